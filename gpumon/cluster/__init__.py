@@ -1,0 +1,1 @@
+"""On the server: polls the hosts, keeps the last good answer of each, names the states."""

@@ -1,0 +1,1 @@
+"""Where a host's readings come from: one file a source, one contract (base.py)."""

@@ -1,0 +1,49 @@
+"""The contract of a source: one object per host, asked again and again for a reading."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from typing import Protocol
+
+import msgspec
+
+from gpumon.model import HostSnapshot, decode_snapshot, encode
+from gpumon.summary import HostSummary, summarize
+
+MAX_DETAIL_BYTES = 32 * 1024 * 1024
+
+
+class Reading(msgspec.Struct, kw_only=True, frozen=True):
+    """What one good poll brought: a summary, and the detail packed until somebody opens it."""
+
+    summary: HostSummary
+    packed: bytes
+    """gzip of the JSON of a HostSnapshot."""
+
+    @classmethod
+    def of(cls, snapshot: HostSnapshot) -> Reading:
+        """Make a reading from a whole snapshot, for sources that give no summary."""
+        return cls(summary=summarize(snapshot), packed=gzip.compress(encode(snapshot), 1))
+
+    def detail(self) -> HostSnapshot:
+        """Open the detail. Raises ValueError or msgspec.MsgspecError where it can't be read."""
+        with gzip.GzipFile(fileobj=io.BytesIO(self.packed)) as stream:
+            data = stream.read(MAX_DETAIL_BYTES + 1)
+        if len(data) > MAX_DETAIL_BYTES:
+            raise ValueError(f"the packed snapshot is larger than {MAX_DETAIL_BYTES} bytes")
+        return decode_snapshot(data)
+
+
+class Source(Protocol):
+    """One host's way in. `poll` is never called while an earlier call is still running."""
+
+    async def poll(self) -> Reading:
+        """Return a reading: the newest there is, as old as its summary says.
+
+        Raises SourceError, and nothing else, for everything that can go wrong with the host. The
+        poller puts a total deadline around it and cancels it then.
+        """
+
+    async def close(self) -> None:
+        """Give up connections and children. The source is not used afterwards."""

@@ -1,0 +1,161 @@
+"""What all faces of the server show: the cluster at one revision. This is `/status.json`.
+
+Built once per revision by `view.py` from the fleet's records; immutable afterwards, so any thread
+may read it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpumon.model import SCHEMA
+from gpumon.states import GpuState, HostState
+from gpumon.summary import Holder
+
+
+class MigStatus(msgspec.Struct, kw_only=True, frozen=True):
+    """One MIG instance with its state."""
+
+    index: int
+    uuid: str | None
+    name: str | None
+    state: GpuState
+    reason: str | None
+    since: float | None
+    since_at_least: bool
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    holders: list[Holder]
+
+
+class GpuStatus(msgspec.Struct, kw_only=True, frozen=True):
+    """One GPU with its state. On a host that is not fresh, the last known values."""
+
+    index: int
+    uuid: str | None
+    name: str | None
+    model: str
+    """Short name for tables: "H100 80G", "RTX 3090 24G"; "unknown GPU" where it has no name."""
+    state: GpuState
+    reason: str | None
+    since: float | None
+    since_at_least: bool
+    utilization_percent: int | None
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    unified_memory: bool
+    temperature_celsius: int | None
+    power_draw_watts: float | None
+    enforced_power_limit_watts: float | None
+    mig_mode: bool | None
+    mig: list[MigStatus]
+    holders: list[Holder]
+    """Of a GPU in MIG mode: those of all its instances."""
+
+
+class HostStatus(msgspec.Struct, kw_only=True, frozen=True):
+    """One host with its state."""
+
+    name: str
+    address: str
+    labels: dict[str, str]
+    state: HostState
+    reason: str | None
+    """Why the host is not fresh, or what is wrong on it as a whole; a sentence or None."""
+    reason_kind: str | None
+    """The short word for it: "refused", "timed out", "no driver", ..."""
+    age_seconds: float | None
+    """Age of the reading that is shown; None: there is none."""
+    answered_at: float | None
+    """Server's wall clock at the last good answer."""
+    next_poll_seconds: float | None
+    simulated: bool
+    agent_version: str | None
+    driver_version: str | None
+    cuda_version: str | None
+    gpu_count: int | None
+    cpu_percent: float | None
+    memory_total_mib: int | None
+    memory_available_mib: int | None
+    errors: list[str]
+    gpus: list[GpuStatus]
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """GPUs by state."""
+
+    total: int = 0
+    free: int = 0
+    busy: int = 0
+    idle: int = 0
+    fault: int = 0
+    unknown: int = 0
+    drained: int = 0
+
+
+class Totals(msgspec.Struct, kw_only=True, frozen=True):
+    """The whole cluster. `gpus` counts the GPUs that were ever seen; a host that never answered
+    stands in `hosts_never` and adds none, since nobody knows how many it has."""
+
+    gpus: Counts
+    hosts: int
+    hosts_fresh: int
+    hosts_stale: int
+    hosts_down: int
+    hosts_never: int
+
+
+class Block(msgspec.Struct, kw_only=True, frozen=True):
+    """Free GPUs of one model on one host."""
+
+    host: str
+    free: int
+
+
+class ModelTotals(msgspec.Struct, kw_only=True, frozen=True):
+    """All GPUs (or MIG instances) of one kind."""
+
+    model: str
+    """A GPU's `model`; "H100 80G MIG 1g.10gb" for instances."""
+    memory_total_mib: int | None
+    counts: Counts
+    blocks: list[Block]
+    """Hosts with free ones, most first."""
+
+
+class Place(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a user holds GPUs."""
+
+    host: str
+    gpus: list[int]
+
+
+class UserTotals(msgspec.Struct, kw_only=True, frozen=True):
+    """What one user holds on fresh hosts. Unknown owners are together under user None."""
+
+    user: str | None
+    gpus: int
+    idle_gpus: int
+    processes: int
+    """Distinct (host, pid)."""
+    gpu_memory_used_mib: int | None
+    since: float | None
+    """Start of the oldest process."""
+    places: list[Place]
+
+
+class ClusterStatus(msgspec.Struct, kw_only=True, frozen=True):
+    """The answer to all four questions that a moment can give."""
+
+    schema: int = SCHEMA
+    simulated: bool
+    """True when any host shown is invented."""
+    title: str
+    revision: str
+    time: float
+    """When this was put together, by the server's clock."""
+    poll_interval_seconds: float
+    totals: Totals
+    models: list[ModelTotals]
+    users: list[UserTotals]
+    hosts: list[HostStatus]

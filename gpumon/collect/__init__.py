@@ -1,0 +1,1 @@
+"""On the GPU host: from NVML and /proc to one HostSnapshot."""

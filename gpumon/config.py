@@ -1,0 +1,70 @@
+"""config.yml -> typed Config. (Types; the loader is being written.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+
+class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
+    """One entry of `hosts:`, taken apart."""
+
+    name: str
+    """What the faces call it; the key of the host, unique."""
+    source: Literal["xmlrpc", "self", "simulated"]
+    address: str = ""
+    """As a person would write it: "host1:8043", "https://host3:8043", "self"; shown on the page."""
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+    labels: dict[str, str] = {}
+    drained: bool = False
+
+
+class TlsConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Files of this machine's certificate; `ca` verifies the other side and asks for its own."""
+
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+
+
+class AgentConfig(msgspec.Struct, kw_only=True, frozen=True):
+    bind: str = "0.0.0.0"  # noqa: S104  without a token the agent narrows this to loopback
+    sample_interval: float = 5.0
+    allow_anonymous: bool = False
+
+
+class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
+    bind: str = "127.0.0.1"
+    title: str = "GPUs"
+    prefix: str = ""
+    trusted_proxies: list[str] = ["127.0.0.1"]
+
+
+class Limits(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the state rules draw their lines."""
+
+    used_percent: float = 5.0
+    """Utilization above this means that a GPU is used."""
+    idle_minutes: float = 30.0
+    """Held and unused for this long means idle."""
+
+
+class Config(msgspec.Struct, kw_only=True, frozen=True):
+    """Everything that agent and server need to know, with defaults for all of it."""
+
+    path: Path | None = None
+    """Where it was read; None: no file, this machine alone."""
+    web_port: int = 8042
+    rpc_port: int = 8043
+    rpc_timeout: float = 2.0
+    hosts: list[HostEntry] = []
+    poll_interval: float = 5.0
+    token_file: Path | None = None
+    tls: TlsConfig | None = None
+    agent: AgentConfig = AgentConfig()
+    web: WebConfig = WebConfig()
+    limits: Limits = Limits()

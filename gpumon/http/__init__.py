@@ -1,0 +1,1 @@
+"""What agent and server share as HTTP servers: Hypercorn, tokens, the Host check."""

@@ -1,0 +1,189 @@
+"""The short form of a snapshot: what the front page, totals and states need, about 1 kB a host.
+
+The agent puts it before the packed detail in `poll()`, so that a server with thousands of hosts
+decodes little; the server makes it itself for sources that give whole snapshots.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpumon.model import SCHEMA, Gpu, HostSnapshot, MigInstance, Process
+
+SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+"""Clock event reasons that mean a fault of the hardware rather than a limit at work."""
+
+
+class Holder(msgspec.Struct, kw_only=True):
+    """One owner on one GPU or MIG instance."""
+
+    user: str | None = None
+    """None: the processes' owner is not known."""
+    pids: list[int] = []
+    gpu_memory_used_mib: int | None = None
+    """Sum over this owner's processes whose memory is known; None when none is."""
+    started_at: float | None = None
+    """Start of the oldest process; None when no start is known."""
+    graphics_only: bool = False
+    program: str | None = None
+    """Of the process that holds the most memory."""
+
+
+class MigSummary(msgspec.Struct, kw_only=True):
+    """A MIG instance, as far as its state goes. Same names as in the model."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    error: str | None = None
+    memory_total_mib: int | None = None
+    memory_used_mib: int | None = None
+    memory_reserved_mib: int | None = None
+    processes_known: bool = False
+    holders: list[Holder] = []
+    unused_since: float | None = None
+    free_since: float | None = None
+
+
+class GpuSummary(msgspec.Struct, kw_only=True):
+    """A GPU, as far as its state and its cell go. Same names as in the model."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    error: str | None = None
+    lost: bool = False
+    utilization_percent: int | None = None
+    memory_total_mib: int | None = None
+    memory_used_mib: int | None = None
+    memory_reserved_mib: int | None = None
+    unified_memory: bool = False
+    temperature_celsius: int | None = None
+    power_draw_watts: float | None = None
+    enforced_power_limit_watts: float | None = None
+    slowdown: list[str] = []
+    """Those clock event reasons that are in SLOWDOWNS."""
+    ecc_volatile_uncorrected: int | None = None
+    processes_known: bool = False
+    holders: list[Holder] = []
+    mig_mode: bool | None = None
+    mig: list[MigSummary] = []
+    unused_since: float | None = None
+    free_since: float | None = None
+
+
+class HostSummary(msgspec.Struct, kw_only=True):
+    """A host, as far as the front page goes. Same names as in the model."""
+
+    schema: int = SCHEMA
+    sample_age_seconds: float | None = None
+    sampler_error: str | None = None
+    hostname: str = ""
+    time: float | None = None
+    sample_interval_seconds: float | None = None
+    simulated: bool = False
+    agent_version: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    gpu_count: int | None = None
+    errors: list[str] = []
+    cpu_percent: float | None = None
+    memory_total_mib: int | None = None
+    memory_available_mib: int | None = None
+    gpus: list[GpuSummary] = []
+
+
+def holders(processes: list[Process]) -> list[Holder]:
+    """Return one Holder per owner, most GPU memory first, unknown owners together at the end."""
+    by_user: dict[str | None, list[Process]] = {}
+    for process in processes:
+        by_user.setdefault(process.user, []).append(process)
+    found = [_holder(user, owned) for user, owned in by_user.items()]
+    found.sort(key=lambda h: (h.user is None, -(h.gpu_memory_used_mib or 0), h.user or ""))
+    return found
+
+
+def _holder(user: str | None, owned: list[Process]) -> Holder:
+    memory = [p.gpu_memory_used_mib for p in owned if p.gpu_memory_used_mib is not None]
+    starts = [p.started_at for p in owned if p.started_at is not None]
+    largest = max(owned, key=lambda p: p.gpu_memory_used_mib or 0)
+    return Holder(
+        user=user,
+        pids=sorted(p.pid for p in owned),
+        gpu_memory_used_mib=sum(memory) if memory else None,
+        started_at=min(starts) if starts else None,
+        graphics_only=all(p.kinds == ["graphics"] for p in owned),
+        program=largest.program,
+    )
+
+
+def _mig_summary(instance: MigInstance) -> MigSummary:
+    return MigSummary(
+        index=instance.index,
+        uuid=instance.uuid,
+        name=instance.name,
+        error=instance.error,
+        memory_total_mib=instance.memory_total_mib,
+        memory_used_mib=instance.memory_used_mib,
+        memory_reserved_mib=instance.memory_reserved_mib,
+        processes_known=instance.processes is not None,
+        holders=holders(instance.processes or []),
+        unused_since=instance.unused_since,
+        free_since=instance.free_since,
+    )
+
+
+def _gpu_summary(gpu: Gpu) -> GpuSummary:
+    return GpuSummary(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        error=gpu.error,
+        lost=gpu.lost,
+        utilization_percent=gpu.utilization_percent,
+        memory_total_mib=gpu.memory_total_mib,
+        memory_used_mib=gpu.memory_used_mib,
+        memory_reserved_mib=gpu.memory_reserved_mib,
+        unified_memory=gpu.unified_memory,
+        temperature_celsius=gpu.temperature_celsius,
+        power_draw_watts=gpu.power_draw_watts,
+        enforced_power_limit_watts=gpu.enforced_power_limit_watts,
+        slowdown=[reason for reason in gpu.clock_event_reasons or [] if reason in SLOWDOWNS],
+        ecc_volatile_uncorrected=gpu.ecc_volatile_uncorrected,
+        processes_known=gpu.processes is not None,
+        holders=holders(gpu.processes or []),
+        mig_mode=gpu.mig_mode,
+        mig=[_mig_summary(instance) for instance in gpu.mig],
+        unused_since=gpu.unused_since,
+        free_since=gpu.free_since,
+    )
+
+
+def summarize(snapshot: HostSnapshot) -> HostSummary:
+    """Return the short form of `snapshot`."""
+    return HostSummary(
+        schema=snapshot.schema,
+        sample_age_seconds=snapshot.sample_age_seconds,
+        sampler_error=snapshot.sampler_error,
+        hostname=snapshot.hostname,
+        time=snapshot.time,
+        sample_interval_seconds=snapshot.sample_interval_seconds,
+        simulated=snapshot.simulated,
+        agent_version=snapshot.agent_version,
+        driver_version=snapshot.driver_version,
+        cuda_version=snapshot.cuda_version,
+        gpu_count=snapshot.gpu_count,
+        errors=snapshot.errors,
+        cpu_percent=snapshot.host.cpu_percent,
+        memory_total_mib=snapshot.host.memory_total_mib,
+        memory_available_mib=snapshot.host.memory_available_mib,
+        gpus=[_gpu_summary(gpu) for gpu in snapshot.gpus],
+    )
+
+
+_summary_decoder = msgspec.json.Decoder(HostSummary)
+
+
+def decode_summary(data: bytes | str) -> HostSummary:
+    """Return the summary in `data`. Raises msgspec.MsgspecError, which names the path."""
+    return _summary_decoder.decode(data)

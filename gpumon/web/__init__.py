@@ -1,0 +1,1 @@
+"""The web face: pages, text and JSON, rendered once per revision."""

@@ -1,1 +1,122 @@
-"""Argument parsing only."""
+"""The command `gpumon`: argument parsing only. What a subcommand does stands in gpumon.commands.
+
+Exit codes: 0 done, 1 failure, 2 wrong use or wrong configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gpumon.errors import GpumonError, StartError
+from gpumon.version import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code. No traceback leaves here for a known fault."""
+    arguments = _parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        # Names hold letters that a plain locale can't write; that is no reason to fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        code: int = _command(arguments.command).run(arguments)
+        # A closed pipe shows when the buffer is written out, which is here and not at exit.
+        sys.stdout.flush()
+    except GpumonError as error:
+        for line in str(error).splitlines():
+            print(f"gpumon: {line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`). Keep Python from saying so at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _command(name: str) -> Any:
+    """Import a command when it runs: `snapshot` on a GPU host must not pay for the server."""
+    try:
+        return importlib.import_module(f"gpumon.commands.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("gpumon"):
+            raise
+        raise StartError(
+            f"'gpumon {name}' needs the library {error.name}, which is not installed. "
+            "With the server's libraries: pip install 'gpumon-cluster[server]'"
+        ) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpumon",
+        description="Which GPU is free, who holds what since when, what is wasted or broken.",
+        epilog="'gpumon COMMAND --help' tells more. Configuration: config.yml, see "
+        "docs/configuration.md; without one everything works for this machine alone.",
+    )
+    parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    up = commands.add_parser(
+        "up", help="agent and web server for this machine (and the configured hosts) in one process"
+    )
+    _config_flags(up, "web_port", "rpc_port", "token_file")
+    up.add_argument(
+        "--or-demo",
+        action="store_true",
+        help="show the demo instead where no NVIDIA driver answers, and say so",
+    )
+
+    agent = commands.add_parser("agent", help="on a GPU host: answer XML-RPC about its GPUs")
+    _config_flags(agent, "rpc_port", "bind", "token_file")
+
+    web = commands.add_parser("web", help="poll the configured hosts and serve the page")
+    _config_flags(web, "web_port", "bind", "token_file")
+
+    demo = commands.add_parser("demo", help="the web server over an invented cluster")
+    demo.add_argument("--hosts", type=_host_count, default=7, help="how many hosts (default 7)")
+    demo.add_argument("--seed", type=int, default=0, help="another number, another cluster")
+    _config_flags(demo, "web_port", "bind")
+
+    snapshot = commands.add_parser("snapshot", help="print this host's GPUs once, without a daemon")
+    snapshot.add_argument("--json", action="store_true", help="as JSON, one line")
+
+    check = commands.add_parser("check", help="check the configuration without starting anything")
+    check.add_argument("--json", action="store_true", help="as JSON")
+    _config_flags(check)
+    return parser
+
+
+def _config_flags(parser: argparse.ArgumentParser, *overrides: str) -> None:
+    """Add --config and those flags that override a key of the configuration."""
+    parser.add_argument("--config", metavar="PATH", help="configuration file to use")
+    helps = {
+        "web_port": ("PORT", "port of the page (default 8042)"),
+        "rpc_port": ("PORT", "port of the agents (default 8043)"),
+        "bind": ("ADDRESS", "address to listen on"),
+        "token_file": ("PATH", "file with the agents' tokens, one a line"),
+    }
+    for key in overrides:
+        metavar, text = helps[key]
+        parser.add_argument("--" + key.replace("_", "-"), dest=key, metavar=metavar, help=text)
+
+
+def _host_count(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if not 1 <= count <= 100_000:
+        raise argparse.ArgumentTypeError(f'expected a number from 1 to 100000, found "{text}"')
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

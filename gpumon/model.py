@@ -170,6 +170,8 @@ class HostSnapshot(msgspec.Struct, kw_only=True):
     """How many GPUs the driver counts; None: it could not be asked, which is not zero."""
     errors: list[str] = []
     """What went wrong on the host as a whole, each a sentence with what to do."""
+    error_kind: str | None = None
+    """Why the driver can't be used, in a short word of CollectError.KINDS; None while it can."""
     host: HostInfo = msgspec.field(default_factory=HostInfo)
     gpus: list[Gpu] = []
 

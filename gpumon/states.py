@@ -32,12 +32,20 @@ reserve (0.3 to 1 GB and more) as used, hence the second pair where it is not to
 
 
 class Window(msgspec.Struct, kw_only=True, frozen=True):
-    """How long the current run has lasted, in seconds; None: not in such a run, or not known."""
+    """How long the runs that still go on have lasted, in seconds.
+
+    Runs end at the last sample: what happened since then is not known. None: not in such a run, or
+    not known.
+    """
 
     unused_for: float | None = None
+    held_for: float | None = None
     free_for: float | None = None
+    fault_for: float | None = None
     observed_for: float = 0.0
     """How long the GPU has been watched without a gap; a run as long as this began earlier."""
+    sample_age: float = 0.0
+    """How long ago the last sample was taken."""
 
 
 class Named(msgspec.Struct, kw_only=True, frozen=True):
@@ -58,31 +66,71 @@ def memory_floor_mib(total_mib: int | None, reserve_known: bool) -> int:
         if reserve_known
         else (FLOOR_WITH_RESERVE_MIB, FLOOR_WITH_RESERVE_SHARE)
     )
-    return max(floor, int((total_mib or 0) * share))
+    return floor if total_mib is None else max(floor, int(total_mib * share))
 
 
 def is_held(gpu: GpuSummary | MigSummary) -> bool | None:
     """Return whether a process or memory is on the GPU; None when that is not known.
 
     Display servers (graphics only) do not hold a GPU as long as its memory stays below the floor.
-    Where GPU and host share their memory, the process list alone decides.
+    Where GPU and host share their memory, the process list alone decides. A GPU in MIG mode is held
+    as soon as one of its instances is.
     """
     if any(not holder.graphics_only for holder in gpu.holders):
         return True
+    if isinstance(gpu, GpuSummary) and gpu.mig_mode:
+        held = [is_held(instance) for instance in gpu.mig]
+        if any(held):
+            return True
+        return False if gpu.mig_known and gpu.error is None and None not in held else None
     if not (isinstance(gpu, GpuSummary) and gpu.unified_memory):
         if gpu.memory_used_mib is None:
             return None
         floor = memory_floor_mib(gpu.memory_total_mib, gpu.memory_reserved_mib is not None)
         if gpu.memory_used_mib > floor:
             return True
-    return False if gpu.processes_known else None
+    return False if gpu.processes_known and gpu.error is None else None
+
+
+def is_unused(gpu: GpuSummary | MigSummary, limits: Limits) -> bool | None:
+    """Return whether no kernel to speak of ran; None when the driver does not say.
+
+    It never says under MIG.
+    """
+    if isinstance(gpu, MigSummary) or gpu.mig_mode or gpu.utilization_percent is None:
+        return None
+    return gpu.utilization_percent <= limits.used_percent
+
+
+def is_free(gpu: GpuSummary | MigSummary, limits: Limits) -> bool | None:
+    """Return whether nobody has the GPU; None when that is not known.
+
+    Not held is enough where the driver gives no utilization. A GPU that is used though no process
+    is visible on it (the process lists of a container's host can be empty) is nobody's to take.
+    """
+    held = is_held(gpu)
+    if held is None:
+        return None
+    used_by_somebody_unseen = not gpu.holders and is_unused(gpu, limits) is False
+    return not held and not used_by_somebody_unseen
+
+
+def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
+    """Return those who hold the GPU: display servers only where nobody else is on it.
+
+    For a GPU in MIG mode: those of all its instances too, one Holder per instance and owner.
+    """
+    on_gpu = list(gpu.holders)
+    if isinstance(gpu, GpuSummary):
+        on_gpu += [holder for instance in gpu.mig for holder in instance.holders]
+    return [holder for holder in on_gpu if not holder.graphics_only] or on_gpu
 
 
 def fault_of(gpu: GpuSummary) -> str | None:
     """Return what is broken about the GPU, in words; None when nothing is known to be."""
     if gpu.lost:
         return gpu.error or "the driver lost this GPU"
-    if gpu.ecc_volatile_uncorrected:
+    if gpu.ecc_volatile_uncorrected is not None and gpu.ecc_volatile_uncorrected > 0:
         count = gpu.ecc_volatile_uncorrected
         return f"{count} uncorrected memory error{'s' if count > 1 else ''} since the last reset"
     if gpu.slowdown:
@@ -90,6 +138,14 @@ def fault_of(gpu: GpuSummary) -> str | None:
             reason.replace("_", " ") for reason in gpu.slowdown
         )
     return None
+
+
+def believed_interval(sample_interval: float | None) -> float:
+    """Return the seconds between an agent's samples, within reason.
+
+    Its word on its own interval must not make a reading of yesterday fresh.
+    """
+    return 0.0 if sample_interval is None else min(max(sample_interval, 0.0), DOWN_AFTER_SECONDS)
 
 
 def host_state(
@@ -108,100 +164,115 @@ def host_state(
     """
     if since_answer is None:
         return "never"
-    if since_answer > DOWN_AFTER_SECONDS:
-        return "down"
     late_answer = 2 * poll_interval + rpc_timeout
-    late_sample = late_answer + 2 * (sample_interval or 0.0)
-    if since_answer > late_answer or sample_age is None or since_answer + sample_age > late_sample:
+    if since_answer > max(DOWN_AFTER_SECONDS, late_answer):
+        return "down"
+    if since_answer > late_answer or sample_age is None:
+        return "stale"
+    late_sample = late_answer + 2 * believed_interval(sample_interval)
+    if since_answer + max(sample_age, 0.0) > late_sample:
         return "stale"
     return "fresh"
 
 
-def gpu_state(
+def whole_gpu(
     gpu: GpuSummary,
     window: Window,
     *,
     host: HostState,
     host_reason: str | None,
     drained: bool,
-    limits: Limits,
     now: float,
-) -> Named:
-    """Name the state of a GPU; the first rule that fits wins. `now` is epoch seconds.
+) -> Named | None:
+    """Name the state that a GPU has whatever is on it, and that its MIG instances share.
 
-    A GPU in MIG mode is free only when all its instances are and busy as soon as one is held; its
-    instances have states of their own (`mig_state`).
+    None: it works, so it depends on who is on it.
     """
     if host != "fresh":
         return Named(state="unknown", reason=host_reason or f"the host is {host}")
     fault = fault_of(gpu)
     if fault is not None:
-        return Named(state="fault", reason=fault)
+        since, at_least = _run(window.fault_for, window, now)
+        return Named(state="fault", reason=fault, since=since, since_at_least=at_least)
     if gpu.error is not None:
         return Named(state="unknown", reason=gpu.error)
     if drained:
         return Named(state="drained", reason="taken out of use in the configuration")
-    if gpu.mig_mode:
-        return _mig_parent(gpu)
-    return _held_or_free(gpu, gpu.utilization_percent is not None, window, limits, now)
+    return None
+
+
+def gpu_state(
+    gpu: GpuSummary, window: Window, whole: Named | None, *, limits: Limits, now: float
+) -> Named:
+    """Name the state of a GPU; the first rule that fits wins. `now` is epoch seconds.
+
+    `whole` is what `whole_gpu` says of it. A GPU in MIG mode is free only when all its instances
+    are and busy as soon as one is held; its instances have states of their own (`mig_state`).
+    """
+    if whole is not None:
+        return whole
+    if gpu.mig_mode and gpu.mig_known and not gpu.mig:
+        return Named(state="drained", reason="MIG is enabled, but no instance is configured")
+    return _held_or_free(gpu, window, limits, now)
 
 
 def mig_state(
-    instance: MigSummary, window: Window, parent: Named, *, limits: Limits, now: float
+    instance: MigSummary, window: Window, whole: Named | None, *, limits: Limits, now: float
 ) -> Named:
-    """Name the state of a MIG instance; a parent that is unknown, broken or drained passes it on.
+    """Name the state of a MIG instance. `whole` is what `whole_gpu` says of its GPU.
 
     The driver gives no utilization under MIG, so a held instance is busy, never idle.
     """
-    if parent.state in ("unknown", "fault", "drained") and not instance.error:
-        return parent
+    if whole is not None:
+        return whole
     if instance.error is not None:
         return Named(state="unknown", reason=instance.error)
-    return _held_or_free(instance, False, window, limits, now)
-
-
-def _mig_parent(gpu: GpuSummary) -> Named:
-    if not gpu.mig:
-        return Named(state="drained", reason="MIG is enabled, but no instance is configured")
-    held = [is_held(instance) for instance in gpu.mig if instance.error is None]
-    if any(held):
-        holders = [holder for instance in gpu.mig for holder in instance.holders]
-        return Named(state="busy", since=_oldest(holders))
-    if len(held) < len(gpu.mig) or None in held:
-        return Named(state="unknown", reason="not every MIG instance could be read")
-    return Named(state="free")
+    return _held_or_free(instance, window, limits, now)
 
 
 def _held_or_free(
-    gpu: GpuSummary | MigSummary, use_known: bool, window: Window, limits: Limits, now: float
+    gpu: GpuSummary | MigSummary, window: Window, limits: Limits, now: float
 ) -> Named:
-    held = is_held(gpu)
-    if held is None:
-        what = "its processes" if not gpu.processes_known else "its memory"
-        return Named(state="unknown", reason=f"{what} could not be read")
-    if not held:
-        # No process and no memory: free even where the driver gives no utilization.
-        return Named(
-            state="free",
-            since=None if window.free_for is None else now - window.free_for,
-            since_at_least=window.free_for is not None and window.free_for >= window.observed_for,
-        )
-    idle_seconds = limits.idle_minutes * 60
-    if use_known and window.unused_for is not None and window.unused_for >= idle_seconds:
-        minutes = int(window.unused_for // 60)
-        return Named(
-            state="idle",
-            reason=f"held, not used for {minutes} min",
-            since=now - window.unused_for,
-            since_at_least=window.unused_for >= window.observed_for,
-        )
-    reason = None
-    if not gpu.holders:
-        reason = f"{gpu.memory_used_mib} MiB in use, no process visible"
-    return Named(state="busy", reason=reason, since=_oldest(gpu.holders))
+    free = is_free(gpu, limits)
+    if free is None:
+        return Named(state="unknown", reason=_what_is_missing(gpu))
+    if free:
+        since, at_least = _run(window.free_for, window, now)
+        return Named(state="free", since=since, since_at_least=at_least)
+    # Idle counts from when it was both held and unused: a GPU that was free for a day and got its
+    # job a minute ago is not idle yet.
+    if window.unused_for is not None and window.held_for is not None and is_unused(gpu, limits):
+        idle_for = min(window.unused_for, window.held_for)
+        if idle_for >= limits.idle_minutes * 60:
+            since, at_least = _run(idle_for, window, now)
+            reason = f"held, not used for {int(idle_for // 60)} min"
+            return Named(state="idle", reason=reason, since=since, since_at_least=at_least)
+    began = [h.started_at for h in occupants(gpu) if h.started_at is not None]
+    if began:
+        return Named(state="busy", since=min(began))
+    since, at_least = _run(window.held_for, window, now)
+    return Named(state="busy", reason=_nobody_visible(gpu), since=since, since_at_least=at_least)
 
 
-def _oldest(holders: list[Holder]) -> float | None:
-    """Return when the oldest of the holders' processes began, None when no start is known."""
-    starts = [holder.started_at for holder in holders if holder.started_at is not None]
-    return min(starts) if starts else None
+def _run(seconds: float | None, window: Window, now: float) -> tuple[float | None, bool]:
+    """Return when a run of `seconds` began, and whether it may have begun earlier."""
+    if seconds is None:
+        return None, False
+    return now - window.sample_age - seconds, seconds >= window.observed_for
+
+
+def _what_is_missing(gpu: GpuSummary | MigSummary) -> str:
+    if isinstance(gpu, GpuSummary) and gpu.mig_mode:
+        return "not every MIG instance could be read"
+    return f"its {'memory' if gpu.processes_known else 'processes'} could not be read"
+
+
+def _nobody_visible(gpu: GpuSummary | MigSummary) -> str | None:
+    """Say why a GPU counts as held though no process is on the list; None where one is."""
+    if occupants(gpu):
+        return None
+    if is_held(gpu) and gpu.memory_used_mib is not None:
+        return f"{gpu.memory_used_mib} MiB in use, no process visible"
+    if isinstance(gpu, GpuSummary) and gpu.utilization_percent is not None:
+        return f"{gpu.utilization_percent} % used, no process visible"
+    return "in use, no process visible"

@@ -68,6 +68,8 @@ class GpuSummary(msgspec.Struct, kw_only=True):
     holders: list[Holder] = []
     mig_mode: bool | None = None
     mig: list[MigSummary] = []
+    mig_known: bool = True
+    """False: the list of instances could not be read."""
     unused_since: float | None = None
     free_since: float | None = None
 
@@ -87,6 +89,7 @@ class HostSummary(msgspec.Struct, kw_only=True):
     cuda_version: str | None = None
     gpu_count: int | None = None
     errors: list[str] = []
+    error_kind: str | None = None
     cpu_percent: float | None = None
     memory_total_mib: int | None = None
     memory_available_mib: int | None = None
@@ -154,6 +157,7 @@ def _gpu_summary(gpu: Gpu) -> GpuSummary:
         holders=holders(gpu.processes or []),
         mig_mode=gpu.mig_mode,
         mig=[_mig_summary(instance) for instance in gpu.mig],
+        mig_known="mig" not in gpu.unknown,
         unused_since=gpu.unused_since,
         free_since=gpu.free_since,
     )
@@ -174,6 +178,7 @@ def summarize(snapshot: HostSnapshot) -> HostSummary:
         cuda_version=snapshot.cuda_version,
         gpu_count=snapshot.gpu_count,
         errors=snapshot.errors,
+        error_kind=snapshot.error_kind,
         cpu_percent=snapshot.host.cpu_percent,
         memory_total_mib=snapshot.host.memory_total_mib,
         memory_available_mib=snapshot.host.memory_available_mib,

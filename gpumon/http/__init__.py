@@ -1,1 +1,1 @@
-"""What agent and server share as HTTP servers: Hypercorn, tokens, the Host check."""
+"""What agent and server share as HTTP servers: Hypercorn, tokens, the Host check, XML-RPC."""

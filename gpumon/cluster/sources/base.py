@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from typing import Protocol
 
 import msgspec
 
-from gpumon.model import HostSnapshot, decode_snapshot, encode
+from gpumon.cluster.sources.trust import foreign_snapshot
+from gpumon.errors import SourceError
+from gpumon.model import HostSnapshot, encode
 from gpumon.summary import HostSummary, summarize
 
 MAX_DETAIL_BYTES = 32 * 1024 * 1024
@@ -26,13 +29,23 @@ class Reading(msgspec.Struct, kw_only=True, frozen=True):
         """Make a reading from a whole snapshot, for sources that give no summary."""
         return cls(summary=summarize(snapshot), packed=gzip.compress(encode(snapshot), 1))
 
+    def aged(self, sample_age_seconds: float | None, sampler_error: str | None) -> Reading:
+        """Return the same sample as it is now: older, and perhaps with a reason for that."""
+        summary = msgspec.structs.replace(
+            self.summary, sample_age_seconds=sample_age_seconds, sampler_error=sampler_error
+        )
+        return Reading(summary=summary, packed=self.packed)
+
     def detail(self) -> HostSnapshot:
-        """Open the detail. Raises ValueError or msgspec.MsgspecError where it can't be read."""
-        with gzip.GzipFile(fileobj=io.BytesIO(self.packed)) as stream:
-            data = stream.read(MAX_DETAIL_BYTES + 1)
+        """Open the detail. Raises ValueError where it can't be read."""
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(self.packed)) as stream:
+                data = stream.read(MAX_DETAIL_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"the packed snapshot can't be unpacked: {error}") from error
         if len(data) > MAX_DETAIL_BYTES:
             raise ValueError(f"the packed snapshot is larger than {MAX_DETAIL_BYTES} bytes")
-        return decode_snapshot(data)
+        return foreign_snapshot(data)
 
 
 class Source(Protocol):
@@ -41,9 +54,12 @@ class Source(Protocol):
     async def poll(self) -> Reading:
         """Return a reading: the newest there is, as old as its summary says.
 
-        Raises SourceError, and nothing else, for everything that can go wrong with the host. The
-        poller puts a total deadline around it and cancels it then.
+        Raises SourceError for everything that can go wrong with the host. The poller puts a total
+        deadline around it and cancels it then.
         """
+
+    def timed_out(self, seconds: float) -> SourceError:
+        """Return what to say of the poll that was just cancelled after `seconds`."""
 
     async def close(self) -> None:
         """Give up connections and children. The source is not used afterwards."""

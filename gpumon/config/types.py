@@ -1,4 +1,4 @@
-"""config.yml -> typed Config. (Types; the loader is being written.)"""
+"""What a configuration holds, typed, with every default."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
     address: str = ""
     """As a person would write it: "host1:8043", "https://host3:8043", "self"; shown on the page."""
     host: str = ""
+    """Name in lower case, or IP address without brackets; what is connected to."""
     port: int = 0
     tls: bool = False
+    """Whether it is reached by https."""
     labels: dict[str, str] = {}
     drained: bool = False
 
@@ -32,16 +34,23 @@ class TlsConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class AgentConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The agent on a GPU host."""
+
     bind: str = "0.0.0.0"  # noqa: S104  without a token the agent narrows this to loopback
+    """An IP address without brackets, or "localhost"."""
     sample_interval: float = 5.0
     allow_anonymous: bool = False
 
 
 class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The page of the server."""
+
     bind: str = "127.0.0.1"
+    """An IP address without brackets, or "localhost"."""
     title: str = "GPUs"
     prefix: str = ""
-    trusted_proxies: list[str] = ["127.0.0.1"]
+    """"" or "/gpus": never with a slash at the end."""
+    trusted_proxies: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):
@@ -62,6 +71,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     rpc_port: int = 8043
     rpc_timeout: float = 2.0
     hosts: list[HostEntry] = []
+    """In the order of the file; `load` puts this machine here where the file has no `hosts`."""
     poll_interval: float = 5.0
     token_file: Path | None = None
     tls: TlsConfig | None = None

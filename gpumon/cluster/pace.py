@@ -1,0 +1,42 @@
+"""When a host is asked next. Pure: moments are monotonic and come as arguments."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gpumon.states import DOWN_AFTER_SECONDS
+
+LONGEST_WAIT_SECONDS = 60.0
+"""A host that is down is asked at least this often."""
+SLOWING = 5.0
+"""A host that has been down for t seconds is asked every t / SLOWING seconds."""
+JITTER = 0.2
+"""Share by which a long wait is shortened at random, so that a rack that died together does not
+come up for its polls together."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """One host's place in the round: it is asked at start + phase + k * interval."""
+
+    start: float
+    phase: float
+    """Seconds, 0 <= phase < interval: the hosts' phases are spread evenly over the interval."""
+    interval: float
+
+    def next_poll(self, asked: float, now: float, failing_for: float | None, luck: float) -> float:
+        """Return when to ask next.
+
+        `asked` is when the last poll began, `failing_for` for how long the host has not answered
+        (None: it did), `luck` a random number from 0 to 1. A host that just began to fail keeps its
+        pace, so that its return is seen within two polls; one that is down is asked less and less.
+        """
+        if failing_for is not None and failing_for > DOWN_AFTER_SECONDS:
+            wait = min((failing_for - DOWN_AFTER_SECONDS) / SLOWING, LONGEST_WAIT_SECONDS)
+            if wait > self.interval:
+                return now + wait * (1.0 - JITTER * luck)
+        # Half an interval: the first poll, which comes out of turn, is no reason to skip a turn.
+        earliest = max(now, asked + self.interval / 2)
+        turn = math.floor((earliest - self.start - self.phase) / self.interval) + 1
+        return self.start + self.phase + turn * self.interval

@@ -1,0 +1,99 @@
+"""What the server knows of one host: an immutable record, replaced as a whole by each poll."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpumon.cluster.missing import Missing, still_missing
+from gpumon.cluster.sources.base import Reading
+from gpumon.cluster.windows import Watch, advance
+from gpumon.config import HostEntry, Limits
+from gpumon.states import believed_interval
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the last poll brought nothing."""
+
+    kind: str
+    message: str
+    at: float
+    """Epoch seconds by the server's clock."""
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """Now, by both of the server's clocks."""
+
+    monotonic: float
+    wall: float
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One host. Moments are monotonic unless said otherwise."""
+
+    entry: HostEntry
+    asked: float | None = None
+    """When the poll began whose outcome this is; None: none has ended yet."""
+    next_poll: float | None = None
+    answered: float | None = None
+    """The last good answer."""
+    answered_at: float | None = None
+    """The same by the wall clock."""
+    reading: Reading | None = None
+    """The last reading that holds a sample, or the first answer of an agent without one."""
+    sampled: float | None = None
+    """When that sample was taken; None: there is no sample yet."""
+    sampler_error: str | None = None
+    """Of the last good answer: why there is no newer sample."""
+    failure: Failure | None = None
+    """Of the last poll; None when it was answered."""
+    watch: Watch | None = None
+    missing: tuple[Missing, ...] = ()
+
+    def answered_with(
+        self,
+        reading: Reading,
+        *,
+        asked: float,
+        now: Moment,
+        limits: Limits,
+        poll_interval: float,
+    ) -> Record:
+        """Return the record after a good answer."""
+        record = msgspec.structs.replace(
+            self,
+            asked=asked,
+            answered=now.monotonic,
+            answered_at=now.wall,
+            sampler_error=reading.summary.sampler_error,
+            failure=None,
+        )
+        summary = reading.summary
+        if summary.sample_age_seconds is None:
+            # An agent that has just begun. What was known before grows old, but stays.
+            if self.sampled is not None:
+                return record
+            return msgspec.structs.replace(record, reading=reading)
+        # An answer can't be newer than itself, whatever the agent says.
+        sampled = now.monotonic - max(0.0, summary.sample_age_seconds)
+        watch = advance(
+            self.watch,
+            summary,
+            sampled=sampled,
+            limits=limits,
+            longest_gap=3 * poll_interval + believed_interval(summary.sample_interval_seconds),
+        )
+        missing = self.missing
+        if self.reading is not None and self.reading.summary.gpus is not summary.gpus:
+            missing = still_missing(missing, self.reading.summary, summary, now.wall)
+        return msgspec.structs.replace(
+            record, reading=reading, sampled=sampled, watch=watch, missing=missing
+        )
+
+    def failed_with(self, kind: str, message: str, *, asked: float, now: Moment) -> Record:
+        """Return the record after a poll that brought nothing; the last good values stay."""
+        failure = Failure(kind=kind, message=message, at=now.wall)
+        return msgspec.structs.replace(self, asked=asked, failure=failure)
+
+    def age(self, now: float) -> float | None:
+        """Return how old the values are; None: there are none."""
+        return None if self.sampled is None else max(0.0, now - self.sampled)

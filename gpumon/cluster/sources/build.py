@@ -1,0 +1,56 @@
+"""From an entry of `hosts:` to the source that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gpumon.agent.supervisor import Supervisor
+from gpumon.cluster.sources.base import Source
+from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.self_host import SelfSource
+from gpumon.cluster.sources.simulated import SimulatedSource
+from gpumon.cluster.sources.xmlrpc import XmlRpcSource
+from gpumon.config import Config, HostEntry
+from gpumon.simulate import SimulatedHost
+
+
+def make_source(
+    entry: HostEntry,
+    number: int,
+    *,
+    connections: Connections,
+    supervisor: Supervisor | None = None,
+    seed: int = 0,
+) -> Source:
+    """Return the source of one entry. `number` (from 0) and `seed` shape a simulated host.
+
+    Raises ValueError for `self` without the supervisor that samples this machine.
+    """
+    if entry.source == "self":
+        if supervisor is None:
+            raise ValueError("the entry self needs the supervisor that samples this machine")
+        return SelfSource(supervisor)
+    if entry.source == "simulated":
+        return SimulatedSource(SimulatedHost(entry.name, number, seed))
+    return XmlRpcSource(entry, connections)
+
+
+@asynccontextmanager
+async def open_sources(
+    config: Config, *, supervisor: Supervisor | None = None, seed: int = 0
+) -> AsyncIterator[dict[str, Source]]:
+    """Yield the sources of all configured hosts by name; close everything they opened.
+
+    Raises StartError where the token file or a certificate can't be used.
+    """
+    connections = Connections(config)
+    try:
+        yield {
+            entry.name: make_source(
+                entry, number, connections=connections, supervisor=supervisor, seed=seed
+            )
+            for number, entry in enumerate(config.hosts)
+        }
+    finally:
+        await connections.close()

@@ -1,0 +1,177 @@
+"""What went wrong on the way to an agent -> one SourceError: a short word, a whole sentence.
+
+Every sentence says which host, what was found and what to do. Foreign text is cleaned and cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+
+import aiohttp
+
+from gpumon.cluster.sources import answer
+from gpumon.errors import SourceError
+from gpumon.text import clean
+
+_NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+_RESET = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+
+_CERTIFICATE_WANTED = "Does it ask for a certificate of this server? Then set tls.cert and tls.key"
+_NOT_HTTP = {
+    "SSH-": "an SSH banner",
+    "\\x15\\x03": "TLS, so its entry in hosts must begin with https://",
+    "<html": "an HTML page without HTTP",
+}
+
+
+def bad_answer(where: str, found: str, hint: str = answer.Unexpected.hint) -> SourceError:
+    """Say that something answered that is no agent, or not in a form that can be read."""
+    return SourceError(
+        "bad answer",
+        f"bad answer: expected an XML-RPC answer of a gpumon agent on {where}, found {found}. "
+        f"{hint}",
+    )
+
+
+def bad_status(where: str, status: int, reason: str | None, *, token_sent: bool) -> SourceError:
+    """Say what an HTTP status other than 200 means."""
+    if status == 401:
+        if token_sent:
+            what = f"the agent on {where} refused it (401). Put the agent's token first in"
+        else:
+            what = f"the agent on {where} wants one (401) and none is configured. Set"
+        return SourceError("wrong token", f"wrong token: {what} token_file")
+    if 300 <= status < 400:
+        return bad_answer(where, f"a redirect (HTTP status {status})")
+    words = clean(reason, 40)
+    return bad_answer(where, f"HTTP status {status}{f' ({words})' if words else ''}")
+
+
+def no_poll_method(where: str) -> SourceError:
+    """Say that an XML-RPC server answers that is no agent of gpumon's."""
+    return SourceError(
+        "version too old",
+        f"version too old: the agent on {where} has no method poll(), as that of gpumonitor. "
+        "Install gpumon's agent on that host",
+    )
+
+
+def other_schema(where: str, theirs: int, ours: int) -> SourceError:
+    """Say that the agent's answer is of another age and can't be read."""
+    behind, host = ("agent", "that host") if theirs < ours else ("server", "this server")
+    return SourceError(
+        "version too old",
+        f"version too old: the agent on {where} speaks schema {theirs}, this server {ours}, and "
+        f"the {behind} is the older one. Update gpumon on {host}",
+    )
+
+
+def agent_fault(where: str, code: object, text: object) -> SourceError:
+    """Say what the agent itself reports as an XML-RPC fault."""
+    words, number = clean(str(text), 200), clean(str(code), 20)
+    return SourceError(
+        "failed",
+        f"failed: the agent on {where} reports: {words} (fault {number}). "
+        "Its log says more: journalctl -u gpumon-agent",
+    )
+
+
+def timed_out(where: str, seconds: float, step: str) -> SourceError:
+    """Say that the deadline of `seconds` for a whole poll passed while at `step`."""
+    return SourceError(
+        "timed out",
+        f"timed out: no answer from {where} within {seconds:g} s, {_STEPS[step]}",
+    )
+
+
+_STEPS = {
+    "name": "while looking up its name. Is its name server up?",
+    "connecting": "while connecting. Is the host up, and no firewall in between?",
+    "waiting": "while waiting for its answer. On that host: systemctl status gpumon-agent",
+    "reading": "while reading its answer. Is the network slow, or rpc_timeout too short?",
+}
+"""What a poll can be at, in order, and what is said when it got no further."""
+
+
+def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -> SourceError:
+    """Say what an error of resolution, connection, TLS or HTTP means."""
+    cause = getattr(error, "os_error", None) or error
+    if isinstance(cause, socket.gaierror):
+        return SourceError(
+            "name not found",
+            f"name not found: {where} has no address ({clean(cause.strerror, 80)}). "
+            "Correct it in hosts or in DNS",
+        )
+    if isinstance(cause, ssl.SSLError) or (
+        tls and isinstance(error, aiohttp.ClientConnectorError) and _is_reset(cause)
+    ):
+        return _tls_failed(cause, where)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return bad_answer(where, "an answer cut short")
+    if isinstance(error, aiohttp.ClientResponseError):
+        text = error.message
+        found = [words for mark, words in _NOT_HTTP.items() if mark in text]
+        return bad_answer(where, found[0] if found else "something that is not HTTP")
+    if isinstance(error, aiohttp.ServerDisconnectedError) or _is_reset(cause):
+        # So ends, with TLS 1.3, a connection on which the client should have shown a certificate.
+        hint = _CERTIFICATE_WANTED if tls else "Does gpumon's agent listen there?"
+        return bad_answer(where, "a connection closed without an answer", hint)
+    return _not_reached(cause, where)
+
+
+def _is_reset(error: BaseException) -> bool:
+    # aiohttp passes some on by number only.
+    return isinstance(error, ConnectionResetError) or getattr(error, "errno", None) in _RESET
+
+
+def _tls_failed(error: BaseException, where: str) -> SourceError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        what = (
+            f"the certificate of {where} is not accepted ({clean(error.verify_message, 120)}). "
+            "Set tls.ca to the authority that signed it, and use the name it is for"
+        )
+    elif isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+        what = f"{where} refused the connection ({_words(error)}). {_CERTIFICATE_WANTED}"
+    else:
+        found = f" ({_words(error)})" if isinstance(error, ssl.SSLError) else ""
+        what = (
+            f"{where} broke off the handshake{found}. Does its agent speak TLS? "
+            "If not, write its entry in hosts without https://"
+        )
+    return SourceError("tls", f"tls: {what}")
+
+
+def _words(error: ssl.SSLError) -> str:
+    return clean((error.reason or str(error)).replace("_", " ").lower(), 80)
+
+
+def _not_reached(error: BaseException, where: str) -> SourceError:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ECONNREFUSED:
+        return SourceError(
+            "refused",
+            f"refused: nothing listens on {where}. On that host: systemctl status gpumon-agent",
+        )
+    if number in _NO_ROUTE:
+        return SourceError(
+            "no route",
+            f"no route: no way to {where} ({errno.errorcode[number]}). Is the host up?",
+        )
+    if number == errno.ETIMEDOUT:
+        return timed_out_by_network(where)
+    if number in _TOO_MANY_FILES:
+        return SourceError(
+            "failed",
+            f"failed: this server has too many open files to ask {where}. Raise LimitNOFILE of "
+            "its service",
+        )
+    words = clean(str(error), 120) or type(error).__name__
+    return SourceError("failed", f"failed: {where} could not be asked ({words})")
+
+
+def timed_out_by_network(where: str) -> SourceError:
+    """Say that the system gave up on a connection before our own deadline."""
+    return SourceError("timed out", f"timed out: {where} does not answer. Is the host up?")

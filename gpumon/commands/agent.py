@@ -1,0 +1,39 @@
+"""`gpumon agent`: sample this host's GPUs and answer about them."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpumon.agent.app import binds, make_app
+from gpumon.agent.supervisor import Supervisor
+from gpumon.commands.daemon import log, run_daemon, set_up_logging
+from gpumon.config import Config
+from gpumon.config.loader import load
+from gpumon.http.auth import Tokens
+from gpumon.http.server import Site
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT. Raises ConfigError or StartError before that."""
+    config = load(
+        arguments.config,
+        overrides={
+            "rpc_port": arguments.rpc_port,
+            "agent.bind": arguments.bind,
+            "token_file": arguments.token_file,
+        },
+    )
+    set_up_logging()
+    supervisor = Supervisor(interval=config.agent.sample_interval)
+    return run_daemon([agent_site(config, supervisor)], supervisor.run())
+
+
+def agent_site(config: Config, supervisor: Supervisor) -> Site:
+    """Return the agent as a site, open as far as the configuration allows."""
+    tokens = None if config.token_file is None else Tokens.load(config.token_file)
+    addresses, warning = binds(config, tokens)
+    if warning is not None:
+        log.warning(warning)
+    return Site(
+        name="agent", app=make_app(supervisor.latest, tokens), binds=addresses, tls=config.tls
+    )

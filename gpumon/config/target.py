@@ -1,0 +1,121 @@
+"""One host as people write it -> where it is reached."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+from gpumon.config.document import Scalar
+from gpumon.config.faults import Refused, quote
+from gpumon.config.settings import PORT
+
+EXPECTED = "a host such as host1, host1:9043, [::1]:8043, https://host1 or self"
+
+_LATER = ("ssh", "nvgpu+http", "nvgpu+https", "gpumon+http", "gpumon+https")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
+_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)+\Z")
+
+
+class Target(NamedTuple):
+    """Where an entry points to."""
+
+    typed: str
+    """The host as it was typed, for its name."""
+    host: str
+    port: int
+    tls: bool
+    own_port: bool
+    """Whether the entry names a port."""
+
+    @property
+    def is_self(self) -> bool:
+        return self.port == 0
+
+    @property
+    def network_address(self) -> str:
+        """The host with its port, IPv6 in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
+    """Take an entry apart. Raises Refused."""
+    text = text.strip()
+    if text.lower() == "self":
+        return Target("self", "", 0, False, False)
+    match = _SCHEME.match(text)
+    if match:
+        scheme, rest = match[1].lower(), match[2]
+        if scheme in _LATER:
+            raise Refused(
+                quote(text), f"{scheme}:// entries are not in this version of gpumon yet."
+            )
+        if scheme not in ("http", "https"):
+            raise Refused(quote(text), "Write http:// or https://, or neither.")
+        tls = scheme == "https"
+    else:
+        rest = text
+    if "@" in rest:
+        raise Refused(quote(text), "No user or password stands here; a token goes into token_file.")
+    host, port = _split(rest.rstrip("/"), text)
+    host = host.removesuffix(".")
+    if port is None:
+        return Target(host, _connectable(host, text), rpc_port, tls, False)
+    return Target(host, _connectable(host, text), _port(port, rpc_port), tls, True)
+
+
+def _split(rest: str, text: str) -> tuple[str, str | None]:
+    """Return host (without brackets) and port, None where none is written."""
+    if rest.startswith("["):
+        host, bracket, after = rest[1:].partition("]")
+        if not bracket or ":" not in host or (after and not after.startswith(":")):
+            raise Refused(quote(text))
+        return host, after[1:] if after else None
+    if rest.count(":") > 1:
+        raise Refused(quote(text), "Put an IPv6 address in brackets: [::1] or [::1]:8043.")
+    host, colon, port = rest.partition(":")
+    return host, port if colon else None
+
+
+def _connectable(host: str, text: str) -> str:
+    """Return the host as it is connected to: in lower case, an IPv6 address in its short form."""
+    if "%" in host:
+        raise Refused(quote(text), "An address with a zone (%) can't be used here.")
+    if ":" in host:
+        try:
+            return str(ipaddress.IPv6Address(host))
+        except ValueError:
+            raise Refused(quote(text), "That is no IPv6 address.") from None
+    if _NUMBERS.match(host):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise Refused(quote(text), "That is no IPv4 address.") from None
+    if len(host) > 253 or not _HOST.match(host):
+        raise Refused(quote(text), _advice(host))
+    return host.lower()
+
+
+def _advice(host: str) -> str:
+    if re.search(r"[\s,;]", host):
+        return 'Write one host a line, each with "- " before it.'
+    if "/" in host:
+        return "Only host and port may stand here, no path."
+    if not host.isascii():
+        return "Write the name in its xn-- form."
+    return ""
+
+
+def _port(port: str, rpc_port: int) -> int:
+    short = len(port) < 10 and (port.isalnum() or not port)
+    try:
+        return int(PORT.read(Scalar(0, port)))
+    except Refused as refused:
+        raise Refused(
+            refused.found,
+            f'Leave ":{port}" out to use {rpc_port}.' if short else "",
+            expected=PORT.expected,
+            at=".port",
+        ) from None

@@ -1,0 +1,109 @@
+"""Tokens: who may ask. Sent as Bearer, or as the password of Basic, which every client can."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import os
+import stat
+from pathlib import Path
+
+from gpumon.errors import StartError
+
+log = logging.getLogger(__name__)
+
+_MAKE_ONE = "write one token a line into it, for instance with: openssl rand -hex 32"
+
+
+class Tokens:
+    """The tokens of `token_file`. The first is sent to others, all are accepted.
+
+    Several allow a change without a gap: add the new one everywhere, move it to the top, then drop
+    the old one.
+    """
+
+    __slots__ = ("_digests", "first")
+
+    def __init__(self, tokens: list[str]) -> None:
+        if not tokens or not all(tokens):
+            raise ValueError("at least one token, and no empty one")
+        self.first = tokens[0]
+        self._digests = [_digest(token.encode()) for token in tokens]
+
+    def __repr__(self) -> str:
+        return f"<Tokens: {len(self._digests)}>"
+
+    @classmethod
+    def load(cls, path: Path | str) -> Tokens:
+        """Return the tokens in the file at `path`: one a line; blank lines and "# ..." don't count.
+
+        Logs a warning when others may read the file. Raises StartError when it can't be used.
+        """
+        path = Path(path)
+        try:
+            with path.open(encoding="utf-8") as file:
+                status = os.fstat(file.fileno())
+                lines = [line.strip() for line in file]
+        except FileNotFoundError as error:
+            raise StartError(f"token_file: {path} does not exist; {_MAKE_ONE}") from error
+        except UnicodeDecodeError as error:
+            raise StartError(f"token_file: {path} is not a text file; {_MAKE_ONE}") from error
+        except OSError as error:
+            raise StartError(
+                f"token_file: {path} can't be read ({error.strerror}); the user that runs gpumon "
+                "must be allowed to read it"
+            ) from error
+        tokens = [line for line in lines if line and not line.startswith("#")]
+        if not tokens:
+            raise StartError(f"token_file: {path} holds no token; {_MAKE_ONE}")
+        warning = _exposed(path, status)
+        if warning is not None:
+            log.warning("%s", warning)
+        return cls(tokens)
+
+    def accepts(self, authorization: str | None) -> bool:
+        """Return whether an Authorization header carries one of the tokens.
+
+        Takes the same time whichever token it is, and whether it is one.
+        """
+        given = _digest(_token_of(authorization or ""))
+        known = False
+        for digest in self._digests:
+            known |= hmac.compare_digest(given, digest)
+        return known
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _token_of(authorization: str) -> bytes:
+    """Return what stands in the header as a token; b"" (which none is) where nothing does."""
+    scheme, _, rest = authorization.strip().partition(" ")
+    rest = rest.strip()
+    if scheme.lower() == "bearer":
+        return rest.encode("latin-1", errors="replace")
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(rest, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+def _exposed(path: Path, status: os.stat_result) -> str | None:
+    """Say it when more people than needed can read the file.
+
+    A file of root's that the service reads through its group (root:gpumon 0640) is as it should be.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    ours = status.st_uid == os.geteuid()
+    if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP) or (ours and mode & stat.S_IRGRP):
+        return (
+            f"token_file: {path} can be read or written by more users than needed "
+            f"(mode {mode:04o}); close it with: chmod {'600' if ours else '640'} {path}"
+        )
+    return None

@@ -1,0 +1,61 @@
+"""From the files of `tls:` in config.yml to a server's TLS context."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from gpumon.config import TlsConfig
+from gpumon.errors import StartError
+
+
+def server_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Return the context of a server: TLS 1.2 or newer; with `ca`, clients must show a certificate.
+
+    Raises StartError with the file and what is wrong with it.
+    """
+    if tls.cert is None:
+        raise StartError(
+            "tls.cert is not set: to serve HTTPS, config.yml needs tls: {cert: FILE, key: FILE}"
+        )
+    for name, path in (("tls.cert", tls.cert), ("tls.key", tls.key), ("tls.ca", tls.ca)):
+        if path is not None:
+            _readable(name, path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    key = tls.key or tls.cert
+    try:
+        # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
+        context.load_cert_chain(tls.cert, key, password=lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        raise StartError(
+            f"certificate tls.cert {tls.cert} and key tls.key {key} can't be used: "
+            f"{_reason(error)}; both must be PEM, belong to each other, and the key must have "
+            "no password"
+        ) from error
+    if tls.ca is not None:
+        try:
+            context.load_verify_locations(tls.ca)
+        except (ssl.SSLError, OSError) as error:
+            raise StartError(
+                f"tls.ca {tls.ca} can't be used: {_reason(error)}; it must hold one or more "
+                "certificates in PEM"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _readable(name: str, path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise StartError(
+            f"{name}: {path} can't be read ({error.strerror}); the user that runs gpumon must be "
+            "allowed to read it"
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    reason = getattr(error, "reason", None)  # ssl.SSLError: "KEY_VALUES_MISMATCH"
+    return str(reason).replace("_", " ").lower() if reason else str(error)

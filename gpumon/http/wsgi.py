@@ -1,0 +1,245 @@
+"""From Hypercorn's ASGI messages to a WSGI callable and back.
+
+Hypercorn has a wrapper of its own, but it never starts a response without a body (304, 204, HEAD),
+reads bodies without a deadline, and holds a worker thread while a client takes its time. Here the
+body is read first, under a limit and a deadline, the application runs in a bounded pool, and its
+whole answer is sent from the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+log = logging.getLogger(__name__)
+
+BODY_SECONDS = 15.0
+"""A request's body must be here, whole, after this time."""
+LINGER_SECONDS = 2.0
+"""How long a body that was refused is still taken off the wire, so that the client reads why."""
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+
+class Answer(NamedTuple):
+    """A whole HTTP answer."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class _Refused(Exception):
+    """The request's body is not taken."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.answer = _plain(status, sentence)
+
+
+class _Gone(Exception):
+    """The client left before its request was whole."""
+
+
+class WsgiAdapter:
+    """One WSGI application as Hypercorn calls it (an AppWrapper)."""
+
+    def __init__(self, name: str, app: WsgiApp, pool: Executor, max_body_bytes: int) -> None:
+        self._name = name
+        self._app = app
+        self._pool = pool
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(
+        self,
+        scope: Any,
+        receive: Receive,
+        send: Send,
+        sync_spawn: Callable[..., Any],
+        call_soon: Callable[..., Any],
+    ) -> None:
+        """Answer one request. `sync_spawn` and `call_soon` are Hypercorn's, and not needed."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+            return
+        try:
+            body = await self._body(scope, receive)
+        except _Gone:
+            return
+        except _Refused as refused:
+            await _send(send, refused.answer, more=True)
+            await _linger(receive)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._pool, self._run, _environ(scope, body))
+        await _send(send, answer)
+
+    async def _body(self, scope: Any, receive: Receive) -> bytes:
+        announced = _header(scope, b"content-length")
+        if announced is not None and (
+            not announced.isdigit() or len(announced) > 18 or int(announced) > self._max_body_bytes
+        ):
+            raise self._too_large()
+        try:
+            return await asyncio.wait_for(self._read(receive), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            raise _Refused(
+                408, f"the body of the request was not here after {BODY_SECONDS:g} seconds"
+            ) from None
+
+    async def _read(self, receive: Receive) -> bytes:
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise _Gone
+            body += message.get("body", b"")
+            if len(body) > self._max_body_bytes:
+                raise self._too_large()
+            if not message.get("more_body"):
+                return bytes(body)
+
+    def _too_large(self) -> _Refused:
+        return _Refused(413, f"the body of the request is larger than {self._max_body_bytes} bytes")
+
+    def _run(self, environ: dict[str, Any]) -> Answer:
+        """Call the application, in a thread of the pool. What it raises is logged and hidden."""
+        try:
+            return _call(self._app, environ)
+        except Exception:  # the boundary to the application
+            log.exception(
+                "%s: %s %r failed", self._name, environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            )
+            return _plain(
+                500,
+                f"the {self._name} failed to answer this request; its log says why",
+                close=False,
+            )
+
+
+def _call(app: WsgiApp, environ: dict[str, Any]) -> Answer:
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+    chunks: list[bytes] = []
+
+    def start_response(
+        status: str, headers: list[tuple[str, str]], exc_info: object = None
+    ) -> Callable[[bytes], None]:
+        started[:] = [(status, headers)]
+        return chunks.append
+
+    result = app(environ, start_response)
+    try:
+        chunks.extend(result)
+    finally:
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+    status_line, fields = started[0]
+    status, body = int(status_line[:3]), b"".join(chunks)
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+    if status in (204, 304):
+        # Neither has a body; a length here makes some clients wait for one.
+        return Answer(status, _without_length(headers), b"")
+    if environ["REQUEST_METHOD"] == "HEAD":
+        return Answer(status, headers, b"")  # the length is that of the answer to GET
+    return Answer(status, [*_without_length(headers), _length(body)], body)
+
+
+def _without_length(headers: Headers) -> Headers:
+    return [(name, value) for name, value in headers if name != b"content-length"]
+
+
+def _length(body: bytes) -> tuple[bytes, bytes]:
+    return (b"content-length", str(len(body)).encode())
+
+
+def _plain(status: int, sentence: str, *, close: bool = True) -> Answer:
+    """Return an answer that is one sentence; `close`: the connection can't be used again."""
+    body = f"{sentence}\n".encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-store"),
+        _length(body),
+    ]
+    if close:
+        headers.append((b"connection", b"close"))
+    return Answer(status, headers, body)
+
+
+async def _send(send: Send, answer: Answer, *, more: bool = False) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": more})
+
+
+async def _linger(receive: Receive) -> None:
+    """Take the rest of a refused body off the wire, for a while.
+
+    Closed over unread bytes, a connection is reset, and the client never reads our answer.
+    """
+
+    async def drop() -> None:
+        while True:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body"):
+                return
+
+    try:
+        await asyncio.wait_for(drop(), LINGER_SECONDS)
+    except asyncio.TimeoutError:
+        return
+
+
+def _header(scope: Any, name: bytes) -> bytes | None:
+    for found, value in scope["headers"]:
+        if found == name:
+            return bytes(value)
+    return None
+
+
+def _environ(scope: Any, body: bytes) -> dict[str, Any]:
+    """Return the WSGI environment (PEP 3333: bytes as latin-1 text)."""
+    host, port = scope.get("server") or ("localhost", 80)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    if scope.get("client") is not None:
+        # A socket for both families shows IPv4 clients as ::ffff:192.0.2.7.
+        environ["REMOTE_ADDR"] = scope["client"][0].removeprefix("::ffff:")
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1")
+        if "_" in name or name in ("content-length", "transfer-encoding"):
+            # X_Forwarded_For would pass for X-Forwarded-For; the body is here, decoded, with its
+            # true length below.
+            continue
+        key = name.upper().replace("-", "_")
+        if key != "CONTENT_TYPE":
+            key = f"HTTP_{key}"
+        value = raw_value.decode("latin-1")
+        environ[key] = f"{environ[key]},{value}" if key in environ else value
+    if body:
+        environ["CONTENT_LENGTH"] = str(len(body))
+    return environ

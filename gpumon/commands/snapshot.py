@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import time
 
@@ -16,6 +17,8 @@ PIPE_WIDTH = 120
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the snapshot; 1 when the driver could not be asked, which is said on stderr."""
+    # What the sampler has to say stands in the snapshot or in the error: once is enough.
+    logging.disable(logging.WARNING)
     snapshot = take_one()
     if snapshot.gpu_count is None and not arguments.json:
         raise CollectError(snapshot.error_kind or "failed", "\n".join(snapshot.errors))

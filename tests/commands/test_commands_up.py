@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 import xmlrpc.client
 from collections.abc import Callable, Iterator
@@ -25,10 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes of o
 def jobs() -> Iterator[list[tuple[str, int]]]:
     """Real processes of two users: (owner, pid)."""
     owners = ["nobody", "daemon"]
-    started = [
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], user=owner)
-        for owner in owners
-    ]
+    started = [subprocess.Popen(["sleep", "120"], cwd="/", user=owner) for owner in owners]
     yield [(owner, job.pid) for owner, job in zip(owners, started, strict=True)]
     for job in started:
         job.kill()
@@ -72,14 +68,14 @@ def test_up_shows_the_gpus_with_the_owners_of_real_processes(
     assert all(owner in page for owner, _ in jobs)
     assert "SIMULATED" not in page
 
-    agent = xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}")
-    legacy = json.loads(str(agent.gpu_stats()))
+    with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}") as agent:
+        legacy = json.loads(str(agent.gpu_stats()))
+        snapshot: Any = agent.snapshot()
     assert [row[0]["userid"] if row else None for row in legacy["procs"]] == [
         jobs[0][0],
         jobs[1][0],
         None,
     ]
-    snapshot: Any = agent.snapshot()
     process = snapshot["gpus"][0]["processes"][0]
     assert (process["user"], process["pid"]) == jobs[0]
     assert 0 <= process["runtime_seconds"] < 60
@@ -101,10 +97,15 @@ def test_an_agent_with_a_token_is_polled_by_a_server_with_the_same(
     gpumon.start("web")
     wait_until(lambda: _is_fresh(base), "the agent's host is fresh")
 
-    with pytest.raises(xmlrpc.client.ProtocolError, match="401"):
-        xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}").snapshot()
-    named: Any = xmlrpc.client.ServerProxy(f"http://gpumon:a-token-of-this-test@127.0.0.1:{rpc}")
-    assert named.snapshot()["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
+    with (
+        xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}") as anonymous,
+        pytest.raises(xmlrpc.client.ProtocolError, match="401"),
+    ):
+        anonymous.snapshot()
+    url = f"http://gpumon:a-token-of-this-test@127.0.0.1:{rpc}"
+    with xmlrpc.client.ServerProxy(url) as named:
+        snapshot: Any = named.snapshot()
+    assert snapshot["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
 
     # Two polls after the agent is gone its GPU is unknown, not free, and keeps its last values.
     code, said = gpumon.stop(agent)
@@ -127,7 +128,11 @@ def test_a_hanging_driver_leaves_the_agent_answering_with_its_age(
     rpc = free_port()
     (tmp_path / "config.yml").write_text(f"rpc_port: {rpc}\nagent: {{sample_interval: 0.5}}\n")
     gpumon.start("agent")
-    agent: Any = xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}")
+    with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{rpc}") as agent:
+        _hang_and_heal(agent, scenario, path)
+
+
+def _hang_and_heal(agent: Any, scenario: Scenario, path: Path) -> None:
     wait_until(lambda: agent.snapshot()["gpu_count"] == 2, "the first sample is there")
 
     scenario.hang("nvmlDeviceGetCount")

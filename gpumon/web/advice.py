@@ -1,0 +1,49 @@
+"""What to do about what is wasted or broken: one short sentence each."""
+
+from __future__ import annotations
+
+AGENT_LOG = "On the host: journalctl -u gpumon-agent"
+
+_HOST: dict[str, str] = {
+    "refused": "On the host: systemctl status gpumon-agent",
+    "no route": "Is the host up? Look at its network and at firewalls on the way",
+    "name not found": "Correct the name in config.yml or in DNS",
+    "timed out": "Is the host up? Then on it: systemctl status gpumon-agent",
+    "bad answer": "Is it gpumon that listens there? Else update the agent",
+    "wrong token": "Give agent and server the same token",
+    "version too old": "Update the agent on the host",
+    "tls": "Look at the certificates of host and server",
+    "no library": "Install NVIDIA's driver on the host",
+    "no driver": "On the host: nvidia-smi, dmesg",
+    "version mismatch": "Reboot the host: its driver was upgraded",
+    "no GPU": "On the host: lspci; without GPUs take it out of config.yml",
+    "no permission": "Let the agent's user read /dev/nvidia*",
+}
+
+
+def for_host(kind: str | None) -> str:
+    """Return what to do about a host that gives no readings; `kind` is its `reason_kind`."""
+    return _HOST.get(kind or "", AGENT_LOG)
+
+
+def for_error(kind: str | None) -> str:
+    """Return what to do about an error of a host that answers; its sentence says most of it."""
+    return _HOST.get(kind or "", "")
+
+
+def for_fault(reason: str) -> str:
+    """Return what to do about a broken GPU; `reason` is what `states.fault_of` said."""
+    if "uncorrected memory error" in reason:
+        return "Reset the GPU once its jobs are done; replace it when errors come back"
+    if reason.startswith("slowed down"):
+        return "Look at the host's cooling and power supply"
+    return "Drain the host, power-cycle it"
+
+
+UNREADABLE = "On the host: nvidia-smi, journalctl -u gpumon-agent"
+GHOST = "Look on the host for a zombie or a process in a container"
+
+
+def for_idle(names: str) -> str:
+    """Return whom to ask; `names` is empty where nobody is known."""
+    return f"Ask {names}" if names else "Find out on the host whose process it is"

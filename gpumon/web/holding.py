@@ -1,0 +1,54 @@
+"""Who holds what on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus
+from gpumon.cluster.totals import holding
+from gpumon.summary import Holder
+
+
+class Held(NamedTuple):
+    """What one user holds on one host; on a host that isn't fresh, what was seen last."""
+
+    user: str | None
+    """None: owners that are not known, together."""
+    gpus: list[int]
+    since: float | None
+    """Start of the oldest process."""
+
+
+def parts(gpu: GpuStatus) -> Sequence[GpuStatus | MigStatus]:
+    """Return what can be held one by one: the MIG instances of a GPU, else the GPU itself."""
+    return gpu.mig or [gpu]
+
+
+def holders(part: GpuStatus | MigStatus) -> list[Holder]:
+    """Return who holds a GPU or an instance; of a GPU with instances, those hold, not the GPU."""
+    return [] if isinstance(part, GpuStatus) and part.mig else holding(part)
+
+
+def users(gpu: GpuStatus) -> list[str | None]:
+    """Return the users of a GPU and its instances, each once; None is an unknown owner."""
+    return list(dict.fromkeys(holder.user for part in parts(gpu) for holder in holders(part)))
+
+
+def held_on(host: HostStatus) -> list[Held]:
+    """Return who holds GPUs of the host, most GPUs first, unknown owners at the end."""
+    gpus: dict[str | None, list[int]] = {}
+    starts: dict[str | None, list[float]] = {}
+    for gpu in host.gpus:
+        for user in users(gpu):
+            gpus.setdefault(user, []).append(gpu.index)
+        for part in parts(gpu):
+            for holder in holders(part):
+                if holder.started_at is not None:
+                    starts.setdefault(holder.user, []).append(holder.started_at)
+    found = [
+        Held(user, indices, min(starts.get(user, []), default=None))
+        for user, indices in gpus.items()
+    ]
+    found.sort(key=lambda held: (held.user is None, -len(held.gpus), held.user or ""))
+    return found

@@ -1,0 +1,69 @@
+% rebase('base.tpl', layout='two')
+<h1 class="sr">{{brand}}</h1>
+% if not view.hosts:
+<section>
+<h2>No hosts yet</h2>
+<p>{{NO_HOSTS}}</p>
+<pre>\\
+% for line in EXAMPLE_HOSTS:
+{{line}}
+% end
+</pre>
+</section>
+% else:
+<section id="free">
+<h2>Free now</h2>
+% if not view.models:
+<p>{{NO_ANSWER}}</p>
+% else:
+% if view.nothing_free:
+<p class="big">{{NOTHING_FREE}}</p>
+% if view.ask:
+<p>Held but unused the longest: \\
+% for row in view.ask:
+<span class="u"><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a> GPU {{numbers(row.gpus)}} \\
+% for user in row.users:
+% include('user_link.tpl', user=user)
+ \\
+% end
+{{since(row.since, row.at_least)}}</span> \\
+% end
+</p>
+% end
+% end
+<table class="short free">
+<thead><tr><th scope="col">Model</th><th scope="col" class="n">Free</th><th scope="col" class="n">Total</th><th scope="col">Most free on one host</th></tr></thead>
+<tbody>
+% for model in view.models:
+<tr><th scope="row">{{model.model}}</th><td class="n">\\
+% if model.counts.free:
+<b class="w free big">{{model.counts.free}}</b>\\
+% else:
+<span class="muted">0</span>\\
+% end
+</td><td class="n">{{model.counts.total}}</td><td>\\
+% for block in model.blocks[:BLOCKS]:
+<span class="u"><a href="{{root}}host/{{segment(block.host)}}">{{block.host}}</a> ({{block.free}})</span> \\
+% end
+% if len(model.blocks) > BLOCKS:
+<span class="note">and {{len(model.blocks) - BLOCKS}} more</span>\\
+% end
+</td></tr>
+% end
+</tbody>
+</table>
+% end
+</section>
+<section id="hosts">
+<h2>Hosts</h2>
+% include('hosts.tpl', rows=view.hosts)
+</section>
+<section id="users">
+<h2>Users by GPUs held</h2>
+% include('users.tpl')
+</section>
+<section id="waste">
+<h2>Wasted or broken</h2>
+% include('waste.tpl')
+</section>
+% end

@@ -1,0 +1,8 @@
+% for holder in holders(part):
+<span class="u">\\
+% include('user_link.tpl', user=holder.user)
+ {{mib(holder.gpu_memory_used_mib)}} {{since(holder.started_at)}}</span> \\
+% end
+% if part.reason and part.state != 'idle' and part.reason != host.reason:
+<span class="note">{{part.reason}}</span>\\
+% end

@@ -1,0 +1,110 @@
+% rebase('base.tpl')
+<section>
+<p><a href="{{root}}">All hosts</a></p>
+<h1>{{host.name}}</h1>
+<p><span class="w {{host.state}}">{{host.state}}</span>\\
+% if host.age_seconds is None:
+, no reading yet\\
+% else:
+, reading {{duration(host.age_seconds)}} old\\
+% end
+% if host.gpus:
+. {{sentence(host.gpus)}}\\
+% end
+</p>
+% for problem in page.problems:
+<p class="problem">{{problem}}</p>
+% end
+% if host.state != 'fresh' and host.gpus:
+<p>All values below are the last ones known, from {{clock(host.answered_at, status.time)}}.</p>
+% end
+<dl class="facts">
+% for label, text in page.facts:
+<div><dt>{{label}}</dt><dd>{{text}}</dd></div>
+% end
+</dl>
+</section>
+<section id="gpus">
+<h2>GPUs</h2>
+% if not host.gpus:
+<p>{{row.instead}}</p>
+% else:
+<table class="gpus wide">
+<thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col" class="n">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temperature</th><th scope="col" class="n">Power</th><th scope="col">Held by: user, memory, since</th></tr></thead>
+<tbody>
+% for gpu in host.gpus:
+% for part in [gpu, *gpu.mig]:
+% whole = part is gpu
+% one = cell(part)
+<tr{{!'' if whole else ' class="sub"'}}><th scope="row" class="nw">{{gpu.index if whole else 'MIG %d' % part.index}}</th><td>{{gpu.model if whole else part.name or '-'}}</td><td><span class="nw"><i class="c {{one.state}} u{{one.level}}" aria-hidden="true">{{one.mark}}</i> <span class="w {{part.state}}">{{part.state}}</span> {{since(part.since, part.since_at_least)}}</span></td><td class="n">{{percent(gpu.utilization_percent) if whole else '-'}}</td><td class="nw">\\
+% tenths = memory_tenths(part)
+% if tenths is not None:
+<span class="bar" aria-hidden="true"><i class="t{{tenths}}"></i></span> \\
+% end
+{{memory(part)}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td>\\
+% include('held_by.tpl', part=part)
+</td></tr>
+% end
+% end
+</tbody>
+</table>
+% end
+</section>
+<section id="processes">
+<h2>Processes</h2>
+% if detail is None:
+<p>The processes of this host are not known: there is no reading of it.</p>
+% else:
+% for gpu, why in page.hidden:
+<p class="problem">The processes of GPU {{gpu}} are not known: {{why}}.</p>
+% end
+% if not page.processes:
+<p>{{'No process was seen on the other GPUs.' if page.hidden else 'No process on any GPU.'}}</p>
+% else:
+<div class="scroll" role="region" aria-label="Processes" tabindex="0">
+<table class="processes">
+<thead><tr><th scope="col">GPU</th><th scope="col">User</th><th scope="col" class="n">Memory</th><th scope="col" class="n">Time</th><th scope="col" class="n">PID</th><th scope="col">Program</th><th scope="col">Kind</th><th scope="col" class="n">Utilization</th><th scope="col" class="n">CPU</th><th scope="col" class="n">RAM</th><th scope="col">State</th><th scope="col">Job, container, remark</th></tr></thead>
+<tbody>
+% for line in page.processes:
+% process = line.process
+<tr><td class="nw">{{line.gpu}}</td><th scope="row">\\
+% include('user_link.tpl', user=process.user)
+</th><td class="n">{{mib(process.gpu_memory_used_mib)}}</td><td class="n">{{duration(process.runtime_seconds)}}</td><td class="n">{{process.pid}}</td><td>{{process.program or '-'}}</td><td>{{', '.join(process.kinds) or '-'}}</td><td class="n">{{percent(process.sm_utilization_percent)}}</td><td class="n">{{percent(process.cpu_percent)}}</td><td class="n">{{mib(process.memory_used_mib)}}</td><td>{{process.state or '-'}}</td><td>{{', '.join(text for text in (process.job, process.container, process.note) if text)}}</td></tr>
+% end
+</tbody>
+</table>
+</div>
+% end
+% end
+</section>
+% if page.gpu_indices:
+<section id="readings">
+<h2>All readings</h2>
+<div class="scroll" role="region" aria-label="All readings" tabindex="0">
+<table class="readings">
+<thead><tr><th scope="col">Reading</th>
+% for index in page.gpu_indices:
+<th scope="col">GPU {{index}}</th>
+% end
+</tr></thead>
+<tbody>
+% for reading in page.readings:
+<tr><th scope="row">{{reading.label}}</th>\\
+% for value in reading.values:
+<td>{{value}}</td>\\
+% end
+</tr>
+% end
+</tbody>
+</table>
+</div>
+% if page.reasons:
+<h3>Why some are unknown</h3>
+<ul class="reasons">
+% for reason in page.reasons:
+<li>{{reason.label}}, GPU {{numbers(reason.gpus)}}: {{reason.why}}</li>
+% end
+</ul>
+% end
+</section>
+% end

@@ -1,0 +1,5 @@
+% if user is None:
+<span class="note">unknown owner</span>\\
+% else:
+<a href="{{root}}user/{{segment(user)}}">{{user}}</a>\\
+% end

@@ -1,0 +1,33 @@
+% if not view.waste:
+<p>{{NO_WASTE}}</p>
+% else:
+% shown = [view.waste[:MOST_WASTE], view.waste[MOST_WASTE:]]
+% for place, rows in enumerate(shown):
+% if rows:
+% if place:
+<details><summary>{{len(rows)}} more</summary>
+% end
+<table class="waste">
+<thead><tr><th scope="col" class="k">State</th><th scope="col" class="h">Where</th><th scope="col" class="who">Who</th><th scope="col">What</th><th scope="col" class="n s">Since</th><th scope="col" class="do">What to do</th></tr></thead>
+<tbody>
+% for row in rows:
+<tr><th scope="row" class="w {{row.kind}}">{{row.kind}}</th><td><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a>\\
+% if row.gpus:
+ GPU {{numbers(row.gpus)}}\\
+% end
+</td><td>\\
+% for user in row.users:
+<span class="u">\\
+% include('user_link.tpl', user=user)
+</span> \\
+% end
+</td><td class="what">{{row.what}}</td><td class="n">{{since(row.since, row.at_least)}}</td><td class="do">{{row.advice}}</td></tr>
+% end
+</tbody>
+</table>
+% if place:
+</details>
+% end
+% end
+% end
+% end

@@ -1,0 +1,133 @@
+"""What is wasted or broken, worst first: one list for page and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
+from gpumon.units import mib
+from gpumon.web import advice
+from gpumon.web.holding import parts, users
+from gpumon.web.words import listed
+
+KINDS = ("fault", "down", "error", "never", "unknown", "ghost", "idle", "stale")
+"""What a row may be about, worst first."""
+
+
+class Waste(NamedTuple):
+    """One row of the list."""
+
+    kind: str
+    host: str
+    gpus: list[int]
+    """Indices; empty where the whole host is meant."""
+    users: list[str | None]
+    what: str
+    since: float | None
+    at_least: bool
+    cost: float
+    """GPU-hours lost so far where known, to put the worst of a kind first."""
+    advice: str
+
+
+def wasted(status: ClusterStatus) -> list[Waste]:
+    """Return all that is wasted or broken in the cluster, worst first."""
+    rows = [row for host in status.hosts for row in _of_host(host, status.time)]
+    rows.sort(key=lambda row: (KINDS.index(row.kind), -row.cost))
+    return rows
+
+
+def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:
+    """Return the rows of idle GPUs that began first: whom to ask when nothing is free."""
+    idle = [(row.since, row) for row in rows if row.kind == "idle" and row.since is not None]
+    return [row for _, row in sorted(idle, key=lambda pair: pair[0])[:most]]
+
+
+def _of_host(host: HostStatus, now: float) -> Iterator[Waste]:
+    if host.state != "fresh":
+        yield _silent(host, now)
+        return
+    for error in host.errors or ([host.reason] if host.reason else []):
+        yield _row("error", host, [], error, advice=advice.for_error(host.reason_kind))
+    yield from _unreadable(host)
+    yield from _ghosts(host)
+    yield from _idle(host, now)
+
+
+def _silent(host: HostStatus, now: float) -> Waste:
+    """Return the row of a host whose readings are old or missing."""
+    kind: str = host.state
+    what = host.reason or ("has not answered yet" if kind == "never" else "no fresh reading")
+    row = _row(kind, host, host.gpus, what, advice=advice.for_host(host.reason_kind))
+    age = 0.0 if host.age_seconds is None else host.age_seconds
+    return row._replace(
+        gpus=[],
+        since=None if host.age_seconds is None else now - age,
+        cost=age / 3600 * max(1, len(host.gpus)),
+    )
+
+
+def _unreadable(host: HostStatus) -> Iterator[Waste]:
+    """Yield broken and unreadable GPUs; those with the same reason share a row."""
+    groups: dict[tuple[str, str], list[GpuStatus]] = {}
+    for gpu in host.gpus:
+        if gpu.state in ("fault", "unknown"):
+            groups.setdefault((gpu.state, gpu.reason or gpu.state), []).append(gpu)
+    for (state, reason), gpus in groups.items():
+        what_to_do = advice.for_fault(reason) if state == "fault" else advice.UNREADABLE
+        yield _begun(_row(state, host, gpus, reason, advice=what_to_do), gpus)
+
+
+def _ghosts(host: HostStatus) -> Iterator[Waste]:
+    """Yield GPUs and MIG instances that are held by memory alone."""
+    for gpu in host.gpus:
+        for part in parts(gpu):
+            if part.state in ("busy", "idle") and not part.holders:
+                what = f"{mib(part.memory_used_mib)} in use, no process visible"
+                if part.state == "busy" and part.reason:
+                    what = part.reason
+                if isinstance(part, MigStatus):
+                    what = f"MIG instance {part.index}: {what}"
+                row = _row("ghost", host, [gpu], what, advice=advice.GHOST)
+                yield _begun(row._replace(users=[]), [part])
+
+
+def _idle(host: HostStatus, now: float) -> Iterator[Waste]:
+    """Yield held GPUs that nobody uses; those of the same users share a row."""
+    groups: dict[tuple[str | None, ...], list[GpuStatus]] = {}
+    for gpu in host.gpus:
+        if gpu.state == "idle" and gpu.holders:
+            groups.setdefault(tuple(sorted(users(gpu), key=str)), []).append(gpu)
+    for owners, gpus in groups.items():
+        names = listed([user for user in owners if user is not None])
+        row = _begun(_row("idle", host, gpus, "", advice=advice.for_idle(names)), gpus)
+        starts = [gpu.since for gpu in gpus if gpu.since is not None]
+        hours = sum(max(0.0, now - began) for began in starts) / 3600
+        memory = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+        what = f"{mib(sum(memory))} held, not used" if memory else "held, not used"
+        if starts:
+            what += f": {hours:.1f} GPU-hours"
+        yield row._replace(what=what, cost=hours)
+
+
+def _begun(row: Waste, gpus: Sequence[GpuStatus | MigStatus]) -> Waste:
+    """Return the row with the time when it began on the first of `gpus`."""
+    runs = [(gpu.since, gpu.since_at_least) for gpu in gpus if gpu.since is not None]
+    since, at_least = min(runs, default=(None, False))
+    return row._replace(since=since, at_least=at_least)
+
+
+def _row(kind: str, host: HostStatus, gpus: list[GpuStatus], what: str, *, advice: str) -> Waste:
+    owners = list(dict.fromkeys(user for gpu in gpus for user in users(gpu)))
+    return Waste(
+        kind=kind,
+        host=host.name,
+        gpus=[gpu.index for gpu in gpus],
+        users=owners,
+        what=what,
+        since=None,
+        at_least=False,
+        cost=0.0,
+        advice=advice,
+    )

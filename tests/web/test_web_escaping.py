@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from web_client import Page, get, site
+from web_cluster import every_state, simulated
+
+from gpumon.cluster.status import ClusterStatus
+from gpumon.model import HostSnapshot
+from gpumon.web.links import segment
+
+HOSTILE = [
+    '"><script>alert(1)</script><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)' x='",
+    "</title></td></table></main><iframe src=//evil.example>",
+    "{{7*7}} % import os",
+    "javascript:alert(1)",
+    "\x1b]0;owned\x07\x1b[31m\u202egpj.exe\u2066\x00",
+    "a\r\nSet-Cookie: b=c\n\n",
+    "x" * 10_000,
+    "&lt;b&gt;&amp;",
+]
+KEPT = {"state", "host_state", "schema"}
+
+
+def _texts(value: Any, rename: Any, key: str = "") -> Any:
+    """Return `value` with every text in it renamed, the states apart; keys of mappings too."""
+    if isinstance(value, dict):
+        open_keys = key in ("labels", "unknown")
+        return {
+            (rename(name) if open_keys else name): _texts(inner, rename, name)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_texts(inner, rename, key) for inner in value]
+    if isinstance(value, str) and key not in KEPT:
+        return rename(value)
+    return value
+
+
+def _renamed(value: Any, kind: type, word: str, numbers: dict[str, int]) -> Any:
+    def rename(text: str) -> str:
+        return f"{word}{numbers.setdefault(text, len(numbers))}"
+
+    return msgspec.convert(_texts(msgspec.to_builtins(value), rename), kind)
+
+
+def _cluster(word: str) -> tuple[Any, list[str], list[str]]:
+    """Return an application whose every text begins with `word`, its hosts and its users."""
+    numbers: dict[str, int] = {}
+    sample, details, _ = simulated(6)
+    merged = every_state()
+    merged = msgspec.structs.replace(merged, hosts=[*merged.hosts, *sample.hosts])
+    status = _renamed(merged, ClusterStatus, word, numbers)
+    renamed = {}
+    for name, detail in details.items():
+        for gpu in detail.gpus:
+            for process in gpu.processes or []:
+                process.job = process.container = process.note = "somewhere"
+        renamed[f"{word}{numbers[name]}"] = _renamed(detail, HostSnapshot, word, numbers)
+    users = [user.user for user in status.users if user.user is not None]
+    app = site(status, renamed.get, title=word)
+    return app, [host.name for host in status.hosts], users
+
+
+def _pages(word: str) -> list[Page]:
+    app, hosts, users = _cluster(word)
+    targets = ["/", *(f"/host/{segment(name)}" for name in hosts)]
+    targets += [f"/user/{segment(name)}" for name in users]
+    pages = []
+    for target in targets:
+        reply = get(app, target)
+        assert reply.code == 200, target
+        pages.append(Page(reply.text))
+    reply = get(app, f"/{segment(word)}")
+    assert reply.code == 404
+    return [*pages, Page(reply.text)]
+
+
+@pytest.fixture(scope="module")
+def tame():
+    return [page.shape for page in _pages("tame")]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_no_text_of_others_becomes_markup(word, tame):
+    pages = _pages(word)
+    assert [page.shape for page in pages] == tame
+    for page in pages:
+        for tag, attributes in page.tags:
+            assert tag != "script"
+            assert not any(name.startswith("on") or name == "style" for name in attributes)
+            for name in ("href", "src"):
+                value = attributes.get(name)
+                assert value is None or value.startswith(("./", "../", "#"))
+
+
+def test_hostile_text_is_shown_as_text():
+    page = _pages(HOSTILE[0])[0]
+    assert HOSTILE[0] in page.words
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_the_plain_text_stays_printable_and_narrow(word):
+    app, _, _ = _cluster(word)
+    for line in get(app, "/status.txt").text.splitlines():
+        assert line.isascii()
+        assert line.isprintable()
+        assert len(line) <= 100
+
+
+def test_nothing_unprintable_reaches_a_page():
+    for page in _pages(HOSTILE[5]):
+        for sign in ("\x1b", "\x07", "\x00", "\u202e", "\u2066"):
+            assert sign not in "".join(page.pieces)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_json_gives_the_text_back_unchanged(word):
+    app, hosts, _ = _cluster(word)
+    assert json.loads(get(app, "/status.json").body)["hosts"][0]["name"] == hosts[0]
+    assert json.loads(get(app, f"/host/{segment(hosts[0])}.json").body)["host"]["name"] == hosts[0]
+
+
+def test_the_names_that_a_mistyped_host_is_near_to_are_escaped():
+    word = HOSTILE[0]
+    app, _, _ = _cluster(word)
+    reply = get(app, f"/host/{segment(word)}")
+    assert reply.code == 404
+    page = Page(reply.text)
+    assert "Did you mean" in page.words
+    assert word in page.words
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+    plain = get(app, f"/host/{segment(word)}", accept="*/*")
+    assert plain.headers["Content-Type"] == "text/plain; charset=utf-8"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+from web_client import page, site
+from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
+
+from gpumon.errors import CollectError, SourceError
+from gpumon.web import advice
+from gpumon.web.waste import longest_idle, wasted
+
+
+def rows(*hosts):
+    return wasted(cluster(list(hosts)))
+
+
+def test_the_worst_comes_first():
+    kinds = [row.kind for row in wasted(every_state())]
+    assert kinds == ["fault", "down", "error", "error", "never", "unknown", "ghost", "idle"]
+
+
+def test_a_sound_cluster_wastes_nothing():
+    sound = cluster([host("gpu-1", [gpu(0, "busy"), gpu(1), gpu(2, "drained")])])
+    assert wasted(sound) == []
+    assert "Nothing is known to be wasted or broken." in page(site(sound), "/").words
+
+
+def test_idle_gpus_of_one_user_on_one_host_share_a_row():
+    idle = [gpu(n, "idle", since=NOW - (n + 1) * HOUR, memory_used_mib=1024) for n in (0, 1, 4)]
+    bob = gpu(2, "idle", holders=[holder("bob")])
+    found = rows(host("gpu-1", [*idle, bob]))
+    assert [(row.users, row.gpus) for row in found] == [(["alice"], [0, 1, 4]), (["bob"], [2])]
+    assert found[0].since == NOW - 5 * HOUR
+    assert found[0].what == "3.0G held, not used: 8.0 GPU-hours"
+    assert found[0].advice == "Ask alice"
+
+
+def test_the_most_wasteful_of_a_kind_comes_first():
+    short = host("gpu-1", [gpu(0, "idle", since=NOW - HOUR)])
+    long = host("gpu-2", [gpu(0, "idle", since=NOW - 30 * HOUR)])
+    assert [row.host for row in rows(short, long)] == ["gpu-2", "gpu-1"]
+
+
+def test_how_long_it_is_idle_is_not_made_up():
+    (row,) = rows(host("gpu-1", [gpu(0, "idle", since=None, memory_used_mib=None)]))
+    assert (row.since, row.what) == (None, "held, not used")
+    assert longest_idle([row], 5) == []
+
+
+def test_memory_without_a_process_is_a_ghost():
+    nobody = {"holders": [], "memory_used_mib": 62_464}
+    busy, idle = rows(
+        host("gpu-1", [gpu(0, "busy", reason="62464 MiB in use, no process visible", **nobody)]),
+        host("gpu-2", [gpu(3, "idle", reason="held, not used for 40 min", **nobody)]),
+    )
+    assert (busy.kind, busy.what) == ("ghost", "62464 MiB in use, no process visible")
+    assert (idle.kind, idle.what) == ("ghost", "61.0G in use, no process visible")
+    assert "zombie" in idle.advice
+
+
+def test_a_ghost_in_a_mig_instance_is_named():
+    parts = [instance(0), instance(2, "busy", holders=[])]
+    (row,) = rows(host("gpu-1", [gpu(1, "busy", mig_mode=True, mig=parts, holders=[])]))
+    assert (row.gpus, row.what) == (
+        [1],
+        "MIG instance 2: in use, no process visible".replace("in use", "8.8G in use"),
+    )
+
+
+def test_gpus_with_the_same_trouble_share_a_row():
+    hidden = "its processes could not be read"
+    (row,) = rows(host("gpu-1", [gpu(n, "unknown", reason=hidden) for n in range(8)]))
+    assert (row.kind, row.gpus, row.what) == ("unknown", list(range(8)), hidden)
+
+
+def test_a_silent_host_is_one_row_with_its_last_users():
+    quiet = {"state": "down", "reason": "no answer", "reason_kind": "timed out"}
+    last = gpu(0, "unknown", holders=[holder("mei")])
+    (row,) = rows(host("gpu-1", [last, gpu(1, "unknown")], age_seconds=600.0, **quiet))
+    assert (row.kind, row.gpus, row.users, row.what) == ("down", [], ["mei"], "no answer")
+    assert row.since == NOW - 600.0
+    assert "systemctl status gpumon-agent" in row.advice
+
+
+@pytest.mark.parametrize("kind", [*SourceError.KINDS, *CollectError.KINDS, "no sample", None])
+def test_there_is_something_to_do_about_every_kind_of_silence(kind):
+    assert len(advice.for_host(kind)) > 10
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("2 uncorrected memory errors since the last reset", "Reset"),
+        ("slowed down by its hardware: hw slowdown", "cooling"),
+        ("the driver lost this GPU", "power-cycle"),
+    ],
+)
+def test_each_fault_has_its_own_advice(reason, word):
+    (row,) = rows(host("gpu-1", [gpu(0, "fault", reason=reason)]))
+    assert word in row.advice

@@ -1,0 +1,236 @@
+"""One GPU: from its NVML handle to one `Gpu`, each field alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpumon.collect import memory, nvml, nvml_processes
+from gpumon.collect.memory import LARGEST_BYTES, mib
+from gpumon.collect.mig import MigReader
+from gpumon.collect.moment import Round
+from gpumon.collect.nvml import Unknown
+from gpumon.collect.questions import FOREVER, MINUTE, Questions, Sheet
+from gpumon.model import Gpu
+
+_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+_CLOCK_EVENT_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clocks_setting",
+    "board_limit",
+    "reliability",
+)
+"""The names of the bits, lowest first."""
+
+_MOST_MILLIWATTS = 10_000_000
+_MOST_MHZ = 20_000
+_MOST_ERRORS = 2**53
+_UNDER_MIG = Unknown("not available under MIG")
+
+
+class GpuReader:
+    """Reads one GPU again and again.
+
+    `phase` (seconds) spreads the questions of once a minute over the GPUs of a host.
+    """
+
+    def __init__(self, index: int, *, phase: float = 0.0) -> None:
+        self._handle: object = None
+        self._questions = Questions(phase)
+        self._mig = MigReader()
+        self._utilization_known = False
+        self.known = Gpu(index=index)
+        """Index, UUID, bus id and name as last read: what stays known of a GPU that gets lost."""
+
+    def read(self, handle: object, this: Round) -> Gpu:
+        """Return what the driver says now; raises GpuLost when it says that the GPU is gone."""
+        self._handle = handle
+        questions = self._questions
+        questions.begin(this.now.monotonic)
+        gpu = Gpu(index=self.known.index)
+        sheet = Sheet(gpu)
+        self._identity(sheet)
+        self.known = Gpu(index=gpu.index, uuid=gpu.uuid, pci_bus_id=gpu.pci_bus_id, name=gpu.name)
+        total = self._memory(sheet)
+        self._mig_mode(sheet)
+        self._utilization(sheet)
+        self._sensors(sheet)
+        self._ecc(sheet)
+        self._modes(sheet)
+        self._processes(gpu, total, this)
+        if questions.failure is not None and questions.asked and not questions.answered:
+            gpu.error = (
+                f"the driver answers no question about this GPU ({questions.failure.reason}); "
+                "look for NVRM and Xid lines in the kernel log: dmesg"
+            )
+        return gpu
+
+    def _ask(self, name: str, *args: object, keep: float = 0.0) -> Any:
+        return self._questions.ask(name, nvml.call, name, self._handle, *args, keep=keep)
+
+    def _identity(self, sheet: Sheet) -> None:
+        def text(name: str) -> Any:
+            return self._questions.ask(name, nvml.text, name, self._handle, keep=FOREVER)
+
+        sheet.put_text("uuid", text("nvmlDeviceGetUUID"))
+        sheet.put_text("name", text("nvmlDeviceGetName"))
+        bus_id = self._questions.ask("bus id", nvml.bus_id, self._handle, keep=FOREVER)
+        sheet.put_text("pci_bus_id", bus_id)
+
+    def _memory(self, sheet: Sheet) -> int:
+        """Set the memory fields; return the most bytes that a process can hold."""
+        gpu = sheet.gpu
+        found = memory.read(self._questions, self._handle, gpu.name)
+        gpu.unified_memory = found.unified
+        sheet.put("memory_total_mib", found.total, 0, LARGEST_BYTES, mib)
+        sheet.put("memory_used_mib", found.used, 0, LARGEST_BYTES, mib)
+        sheet.put("memory_reserved_mib", found.reserved, 0, LARGEST_BYTES, mib)
+        sheet.put("memory_free_mib", found.free, 0, LARGEST_BYTES, mib)
+        return LARGEST_BYTES if isinstance(found.total, Unknown) else found.total
+
+    def _mig_mode(self, sheet: Sheet) -> None:
+        modes = self._ask("nvmlDeviceGetMigMode", keep=MINUTE)
+        sheet.put("mig_mode", _first(modes), 0, 1, bool)
+        if not isinstance(modes, Unknown) and modes[1] in (0, 1) and modes[0] != modes[1]:
+            sheet.gpu.mig_mode_pending = bool(modes[1])
+
+    def _utilization(self, sheet: Sheet) -> None:
+        """Set the four utilizations. Under MIG the driver has none, some say 0 instead."""
+        if not sheet.gpu.mig_mode:
+            rates = self._ask("nvmlDeviceGetUtilizationRates")
+            if isinstance(rates, Unknown) and self._utilization_known:
+                # It was there a sample ago: has MIG been enabled since?
+                self._questions.forget("nvmlDeviceGetMigMode")
+                self._mig_mode(sheet)
+        self._utilization_known = False
+        if sheet.gpu.mig_mode:
+            rates = encoder = decoder = _UNDER_MIG
+        else:
+            self._utilization_known = not isinstance(rates, Unknown)
+            encoder = _first(self._ask("nvmlDeviceGetEncoderUtilization"))
+            decoder = _first(self._ask("nvmlDeviceGetDecoderUtilization"))
+        known = not isinstance(rates, Unknown)
+        sheet.put("utilization_percent", rates.gpu if known else rates, 0, 100)
+        sheet.put("memory_utilization_percent", rates.memory if known else rates, 0, 100)
+        sheet.put("encoder_utilization_percent", encoder, 0, 100)
+        sheet.put("decoder_utilization_percent", decoder, 0, 100)
+
+    def _sensors(self, sheet: Sheet) -> None:
+        ask = self._ask
+        temperature = self._questions.ask("temperature", _temperature, self._handle)
+        sheet.put("temperature_celsius", temperature, 0, 150)
+        limit = ask("nvmlDeviceGetEnforcedPowerLimit", keep=MINUTE)
+        sheet.put("enforced_power_limit_watts", limit, 1, _MOST_MILLIWATTS, _watts)
+        limit_watts = sheet.gpu.enforced_power_limit_watts
+        most = _MOST_MILLIWATTS if limit_watts is None else int(limit_watts * 2000)
+        sheet.put("power_draw_watts", ask("nvmlDeviceGetPowerUsage"), 0, most, _watts)
+        sm_clock = self._questions.ask("sm clock", nvml.call, _CLOCK, self._handle, nvml.CLOCK_SM)
+        sheet.put("sm_clock_mhz", sm_clock, 0, _MOST_MHZ)
+        memory_clock = self._questions.ask(
+            "memory clock", nvml.call, _CLOCK, self._handle, nvml.CLOCK_MEMORY
+        )
+        sheet.put("memory_clock_mhz", memory_clock, 0, _MOST_MHZ)
+        sheet.put("fan_speed_percent", ask("nvmlDeviceGetFanSpeed"), 0, 200)
+        sheet.put("performance_state", ask("nvmlDeviceGetPerformanceState"), 0, 15)
+        reasons = self._questions.ask("clock reasons", _clock_reasons, self._handle)
+        sheet.put("clock_event_reasons", reasons, 0, 2**64 - 1, _reason_words)
+
+    def _ecc(self, sheet: Sheet) -> None:
+        ecc_mode = _first(self._ask("nvmlDeviceGetEccMode", keep=MINUTE))
+        sheet.put("ecc_mode", ecc_mode, 0, 1, bool)
+        for period, counter, fields, keep in (
+            ("volatile", nvml.VOLATILE, nvml.FIELDS_ECC_VOLATILE, 0.0),
+            ("aggregate", nvml.AGGREGATE, nvml.FIELDS_ECC_AGGREGATE, MINUTE),
+        ):
+            for kind, count in self._ecc_counts(period, counter, fields, keep).items():
+                sheet.put(f"ecc_{period}_{kind}", count, 0, _MOST_ERRORS)
+
+    def _ecc_counts(
+        self, period: str, counter: int, fields: tuple[int, ...], keep: float
+    ) -> dict[str, Any]:
+        """Return both counts, with one call where the driver offers that."""
+        both = self._questions.ask(
+            f"ecc {period}", nvml.field_values, self._handle, fields, keep=keep
+        )
+        if not isinstance(both, Unknown):
+            return dict(zip(("corrected", "uncorrected"), both, strict=True))
+        return {
+            kind: self._questions.ask(
+                f"ecc {period} {kind}",
+                nvml.call,
+                "nvmlDeviceGetTotalEccErrors",
+                self._handle,
+                error,
+                counter,
+                keep=keep,
+            )
+            for kind, error in (("corrected", nvml.CORRECTED), ("uncorrected", nvml.UNCORRECTED))
+        }
+
+    def _modes(self, sheet: Sheet) -> None:
+        """Set what only an administrator or the link's power saving changes."""
+        mode = self._ask("nvmlDeviceGetComputeMode", keep=MINUTE)
+        sheet.put("compute_mode", mode, 0, 3, _COMPUTE_MODES.__getitem__)
+        persistence = self._ask("nvmlDeviceGetPersistenceMode", keep=MINUTE)
+        sheet.put("persistence_mode", persistence, 0, 1, bool)
+        generation = self._ask("nvmlDeviceGetCurrPcieLinkGeneration", keep=MINUTE)
+        sheet.put("pcie_generation", generation, 1, 20)
+        width = self._ask("nvmlDeviceGetCurrPcieLinkWidth", keep=MINUTE)
+        sheet.put("pcie_width", width, 1, 32)
+
+    def _processes(self, gpu: Gpu, most_bytes: int, this: Round) -> None:
+        under_mig = bool(gpu.mig_mode)
+        gpu.processes, why = nvml_processes.read(
+            self._questions,
+            self._handle,
+            most_bytes=most_bytes,
+            pid_max=this.pid_max,
+            outside_instances=under_mig,
+        )
+        if why is not None:
+            gpu.unknown["processes"] = why
+        if not under_mig:
+            if gpu.processes:
+                nvml_processes.add_sm_share(self._questions, self._handle, gpu.processes, this)
+            return
+        instances = self._mig.read(
+            self._questions, self._handle, most_bytes=most_bytes, pid_max=this.pid_max
+        )
+        if isinstance(instances, Unknown):
+            gpu.unknown["mig"] = instances.reason
+        else:
+            gpu.mig = instances
+
+
+_CLOCK = "nvmlDeviceGetClockInfo"
+
+
+def _first(answer: Any) -> Any:
+    """Return the current one of a [current, pending] or [value, period] pair."""
+    return answer if isinstance(answer, Unknown) else answer[0]
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def _temperature(handle: object) -> Any:
+    names = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+    return nvml.call_first(names, handle, nvml.TEMPERATURE_GPU)
+
+
+def _clock_reasons(handle: object) -> Any:
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    return nvml.call_first(names, handle)
+
+
+def _reason_words(bits: int) -> list[str]:
+    words = [word for bit, word in enumerate(_CLOCK_EVENT_REASONS) if bits >> bit & 1]
+    rest = bits >> len(_CLOCK_EVENT_REASONS) << len(_CLOCK_EVENT_REASONS)
+    return [*words, f"other_{rest:#x}"] if rest else words

@@ -1,0 +1,123 @@
+"""Reading one process in /proc: what a sample needs, with as few reads as that takes.
+
+Errors are those of the file system; `processes.py` gives them their meaning.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""Inode of the host's own pid namespace (include/linux/proc_ns.h)."""
+PID_MAX_LIMIT = 4_194_304
+"""No kernel gives higher pids (include/linux/threads.h)."""
+
+_COMMAND_LINE_BYTES = 16 * 1024
+"""An argument list can have megabytes; nobody sees more than its beginning."""
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "disk sleep",
+    "T": "stopped",
+    "t": "tracing stop",
+    "Z": "zombie",
+    "X": "dead",
+    "x": "dead",
+    "I": "idle",
+    "P": "parked",
+}
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """What /proc/PID/stat says."""
+
+    comm: bytes
+    """The kernel's name of the process: at most 15 bytes, any of them."""
+    state: str
+    cpu_ticks: int
+    start_ticks: int
+    """Since boot; with the pid the identity of the process."""
+    resident_pages: int
+
+
+def read_stat(folder: str) -> Stat:
+    """Return the state of the process whose /proc folder is `folder`."""
+    return parse_stat(_read(f"{folder}/stat", 4096))
+
+
+def parse_stat(data: bytes) -> Stat:
+    """Take the line apart. The name stands in brackets and may hold brackets, blanks, newlines."""
+    opened, closed = data.index(b"("), data.rindex(b")")
+    rest = data[closed + 2 :].split()
+    state = rest[0].decode("ascii", "replace")
+    return Stat(
+        comm=data[opened + 1 : closed],
+        state=_STATES.get(state, state),
+        cpu_ticks=int(rest[11]) + int(rest[12]),
+        start_ticks=int(rest[19]),
+        resident_pages=int(rest[21]),
+    )
+
+
+def read_uid(folder: str) -> int:
+    """Return the real uid of the process: who started it.
+
+    The owner of the folder is the effective one, so root for a set-user-id program.
+    """
+    for line in _read(f"{folder}/status", 4096).split(b"\n"):
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    raise ValueError(f"{folder}/status: a line Uid: was expected, found none")
+
+
+def read_arguments(folder: str) -> list[str]:
+    """Return the beginning of the argument list, undecodable bytes replaced.
+
+    Programs that rewrite their title leave it as one argument, padded with NULs or blanks; the
+    padding is dropped. [] for kernel threads and zombies, which have none.
+    """
+    data = _read(f"{folder}/cmdline", _COMMAND_LINE_BYTES)
+    data = data.rstrip(b"\0 ")
+    return data.decode("utf-8", "replace").split("\0") if data else []
+
+
+def pid_max(proc: str = "/proc") -> int:
+    """Return the highest pid that this kernel gives, and its limit where that can't be read."""
+    try:
+        return int(_read(f"{proc}/sys/kernel/pid_max", 64))
+    except (OSError, ValueError):
+        return PID_MAX_LIMIT
+
+
+def in_initial_pid_namespace(proc: str = "/proc") -> bool:
+    """Return whether pids here are the host's; False where that can't be told."""
+    try:
+        return os.stat(f"{proc}/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether the process exists, also where the host hides it from /proc."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _read(path: str, most: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, most)
+    finally:
+        os.close(fd)
+    return data

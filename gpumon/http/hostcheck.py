@@ -8,11 +8,14 @@ is asked for, it does the job, and this is not needed.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 import socket
 import threading
 from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
 
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^\[\]:@]+)(?::[0-9]*)?")
 
@@ -27,7 +30,10 @@ class HostCheck:
         threading.Thread(target=self._learn_full_name, name="own-name", daemon=True).start()
 
     def _learn_full_name(self) -> None:
-        self._names.add(_folded(socket.getfqdn()))
+        try:
+            self._names.add(_folded(socket.getfqdn()))
+        except UnicodeError as error:  # a host name that no DNS can hold
+            log.info("this machine's full name could not be found: %s", error)
 
     def accepts(self, host: str | None) -> bool:
         """Return whether a Host header ("name", "name:port", "[::1]:port") means this machine."""

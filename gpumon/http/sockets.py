@@ -7,8 +7,9 @@ import socket
 
 from gpumon.errors import StartError
 
-BACKLOG = 256
-"""Connections that the kernel keeps for us while the loop is busy."""
+BACKLOG = 128
+"""Connections that the kernel keeps for us while the loop is busy, and that asyncio takes at once:
+before any of them can be turned away, so there must be file descriptors for them."""
 
 PORT_KEYS = {"agent": "rpc_port", "web": "web_port"}
 """Where config.yml holds the port of a site, by the site's name."""
@@ -95,7 +96,9 @@ def _open_name(
 
 
 def _listen(family: int, address: str, port: int, *, ipv6_only: bool) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without, each answer on
+    # a kept connection waits 40 ms for the client's acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

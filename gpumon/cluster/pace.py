@@ -15,6 +15,14 @@ SLOWING = 5.0
 JITTER = 0.2
 """Share by which a long wait is shortened at random, so that a rack that died together does not
 come up for its polls together."""
+SLOT_SECONDS = 0.1
+"""Polls begin in slots of this length: a few together cost the loop half of as many one by one."""
+
+
+def phase(number: int, count: int, interval: float) -> float:
+    """Return the place in the round of host `number` of `count`: evenly spread, in whole slots."""
+    even = interval * number / count
+    return math.floor(even / SLOT_SECONDS) * SLOT_SECONDS
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +40,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         (None: it did), `luck` a random number from 0 to 1. A host that just began to fail keeps its
         pace, so that its return is seen within two polls; one that is down is asked less and less.
         """
-        if failing_for is not None and failing_for > DOWN_AFTER_SECONDS:
+        if failing_for is not None:
             wait = min((failing_for - DOWN_AFTER_SECONDS) / SLOWING, LONGEST_WAIT_SECONDS)
             if wait > self.interval:
                 return now + wait * (1.0 - JITTER * luck)

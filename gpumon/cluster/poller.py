@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.pace import Pace
+from gpumon.cluster.pace import Pace, phase
 from gpumon.cluster.sources.base import Reading, Source
 from gpumon.cluster.sources.build import open_sources
 from gpumon.config import Config
@@ -57,7 +57,9 @@ class Poller:
                 self._watch(
                     _Host(name, source),
                     Pace(
-                        start=start, phase=number * self._interval / count, interval=self._interval
+                        start=start,
+                        phase=phase(number, count, self._interval),
+                        interval=self._interval,
                     ),
                 )
             )
@@ -138,6 +140,9 @@ class _Host:
         assert poll is not None
         if not poll.done():
             raise self._source.timed_out(seconds)
+        if poll.cancelled():
+            # Passed on, it would look as if this host's loop itself had been cancelled.
+            raise RuntimeError("a poll was cancelled by itself")
         return poll.result()
 
     async def give_up(self) -> None:

@@ -13,7 +13,7 @@ from gpumon.states import GpuState, HostState
 from gpumon.summary import Holder
 
 
-class MigStatus(msgspec.Struct, kw_only=True, frozen=True):
+class MigStatus(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """One MIG instance with its state."""
 
     index: int
@@ -28,7 +28,7 @@ class MigStatus(msgspec.Struct, kw_only=True, frozen=True):
     holders: list[Holder]
 
 
-class GpuStatus(msgspec.Struct, kw_only=True, frozen=True):
+class GpuStatus(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """One GPU with its state. On a host that is not fresh, the last known values."""
 
     index: int

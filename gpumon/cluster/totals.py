@@ -118,7 +118,7 @@ def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
     for host, gpu in counted:
         if host.state == "fresh":
             parts: Sequence[GpuStatus | MigStatus] = gpu.mig or [gpu]
-            for holder in (holder for part in parts for holder in _holding(part)):
+            for holder in (holder for part in parts for holder in holding(part)):
                 users.setdefault(holder.user, _User()).add(host.name, gpu, holder)
     found = [user.totals(name) for name, user in users.items()]
     found.sort(
@@ -132,7 +132,7 @@ def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
     return found
 
 
-def _holding(gpu: GpuStatus | MigStatus) -> list[Holder]:
+def holding(gpu: GpuStatus | MigStatus) -> list[Holder]:
     """Return who holds a GPU: a display server only where it takes more than its due.
 
     A GPU held by memory alone is held by somebody unknown.
@@ -149,13 +149,14 @@ class _User:
     def __init__(self) -> None:
         self.places: dict[str, dict[int, bool]] = {}
         """Host -> index of a GPU -> whether it is idle."""
-        self.processes: set[tuple[str, int]] = set()
+        self.pids: dict[str, set[int]] = {}
+        """Host -> its processes of this user."""
         self.memory: list[int] = []
         self.starts: list[float] = []
 
     def add(self, host: str, gpu: GpuStatus, holder: Holder) -> None:
         self.places.setdefault(host, {})[gpu.index] = gpu.state == "idle"
-        self.processes.update((host, pid) for pid in holder.pids)
+        self.pids.setdefault(host, set()).update(holder.pids)
         if holder.gpu_memory_used_mib is not None:
             self.memory.append(holder.gpu_memory_used_mib)
         if holder.started_at is not None:
@@ -166,7 +167,7 @@ class _User:
             user=user,
             gpus=sum(len(gpus) for gpus in self.places.values()),
             idle_gpus=sum(sum(gpus.values()) for gpus in self.places.values()),
-            processes=len(self.processes),
+            processes=sum(len(pids) for pids in self.pids.values()),
             gpu_memory_used_mib=sum(self.memory) if self.memory else None,
             since=min(self.starts, default=None),
             places=[Place(host=host, gpus=sorted(gpus)) for host, gpus in self.places.items()],

@@ -79,7 +79,7 @@ def advance(
     The same sample once more changes nothing. More than `longest_gap` seconds between two samples
     end all runs.
     """
-    if before is not None and summary.time == before.taken_at:
+    if before is not None and summary.time is not None and summary.time == before.taken_at:
         return before
     unbroken = before is not None and sampled - before.sampled <= longest_gap
     known = before.runs if before is not None and unbroken else {}

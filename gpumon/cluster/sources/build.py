@@ -45,12 +45,14 @@ async def open_sources(
     Raises StartError where the token file or a certificate can't be used.
     """
     connections = Connections(config)
+    sources: dict[str, Source] = {}
     try:
-        yield {
-            entry.name: make_source(
+        for number, entry in enumerate(config.hosts):
+            sources[entry.name] = make_source(
                 entry, number, connections=connections, supervisor=supervisor, seed=seed
             )
-            for number, entry in enumerate(config.hosts)
-        }
+        yield sources
     finally:
+        for source in sources.values():
+            await source.close()
         await connections.close()

@@ -20,7 +20,7 @@ KEPT_SECONDS = 25.0
 """An unused connection is kept this long; agents close theirs after 30 s."""
 
 
-class Step(Protocol):
+class Asker(Protocol):
     """Whoever asks: told how far the request has come, for the sentence when it is cut off."""
 
     step: str
@@ -61,7 +61,7 @@ class Connections:
             trace_configs=[_tracing()],
         )
 
-    async def post(self, url: str, body: bytes, asker: Step) -> tuple[int, str | None, bytes]:
+    async def post(self, url: str, body: bytes, asker: Asker) -> tuple[int, str | None, bytes]:
         """Return HTTP status, its words and, with status 200, the body.
 
         Raises aiohttp.ClientError, OSError or answer.Unexpected.
@@ -100,7 +100,7 @@ def _tracing() -> aiohttp.TraceConfig:
         async def note(
             _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: object
         ) -> None:
-            asker: Step = context.trace_request_ctx
+            asker: Asker = context.trace_request_ctx
             asker.step = step
             asker.reused = reused
 

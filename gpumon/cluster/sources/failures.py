@@ -44,6 +44,12 @@ def bad_status(where: str, status: int, reason: str | None, *, token_sent: bool)
         else:
             what = f"the agent on {where} wants one (401) and none is configured. Set"
         return SourceError("wrong token", f"wrong token: {what} token_file")
+    if status == 421:
+        return bad_answer(
+            where,
+            "one that does not go by this name (421)",
+            "Write the host's own name or its IP address in hosts, or set token_file on both sides",
+        )
     if 300 <= status < 400:
         return bad_answer(where, f"a redirect (HTTP status {status})")
     words = clean(reason, 40)
@@ -161,7 +167,7 @@ def _not_reached(error: BaseException, where: str) -> SourceError:
             f"no route: no way to {where} ({errno.errorcode[number]}). Is the host up?",
         )
     if number == errno.ETIMEDOUT:
-        return timed_out_by_network(where)
+        return SourceError("timed out", f"timed out: {where} does not answer. Is the host up?")
     if number in _TOO_MANY_FILES:
         return SourceError(
             "failed",
@@ -170,8 +176,3 @@ def _not_reached(error: BaseException, where: str) -> SourceError:
         )
     words = clean(str(error), 120) or type(error).__name__
     return SourceError("failed", f"failed: {where} could not be asked ({words})")
-
-
-def timed_out_by_network(where: str) -> SourceError:
-    """Say that the system gave up on a connection before our own deadline."""
-    return SourceError("timed out", f"timed out: {where} does not answer. Is the host up?")

@@ -1,0 +1,113 @@
+"""Sources without a network: this machine, and invented hosts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from cluster_tools import WALL, Clock, a_gpu, a_snapshot
+
+from gpumon.agent.latest import Latest
+from gpumon.cluster.sources.build import make_source, open_sources
+from gpumon.cluster.sources.self_host import SelfSource
+from gpumon.cluster.sources.simulated import SimulatedSource
+from gpumon.cluster.sources.xmlrpc import XmlRpcSource
+from gpumon.config import Config, HostEntry
+from gpumon.errors import SourceError
+from gpumon.model import encode
+from gpumon.simulate import SimulatedHost
+from gpumon.summary import summarize
+
+SNAPSHOT = a_snapshot(a_gpu(), sample_age_seconds=None)
+
+
+class Supervisor:
+    """What a source sees of the real one: the newest sample."""
+
+    def __init__(self) -> None:
+        self.now = Latest(revision="s-0", interval=5.0)
+
+    def latest(self) -> Latest:
+        return self.now
+
+    def sample(self, revision: str, taken_at: float) -> None:
+        self.now = Latest(
+            revision=revision,
+            interval=5.0,
+            snapshot=encode(SNAPSHOT),
+            summary=encode(summarize(SNAPSHOT)),
+            taken_at=taken_at,
+            sampler_error=None,
+        )
+
+
+def polled(source):
+    return asyncio.run(source.poll())
+
+
+def test_this_machine_is_read_from_the_newest_sample():
+    clock, supervisor = Clock(), Supervisor()
+    supervisor.sample("s-1", taken_at=clock.seconds - 2.0)
+    reading = polled(SelfSource(supervisor, clock.monotonic))
+    assert reading.summary.sample_age_seconds == 2.0
+    assert reading.detail().gpus == SNAPSHOT.gpus
+
+
+def test_the_same_sample_is_not_packed_again_but_grows_old():
+    clock, supervisor = Clock(), Supervisor()
+    supervisor.sample("s-1", taken_at=clock.seconds)
+    source = SelfSource(supervisor, clock.monotonic)
+    first = polled(source)
+    clock.move(3)
+    supervisor.now = msgspec.structs.replace(supervisor.now, sampler_error="hangs")
+    second = polled(source)
+    assert second.packed is first.packed
+    assert (second.summary.sample_age_seconds, second.summary.sampler_error) == (3.0, "hangs")
+    supervisor.sample("s-2", taken_at=clock.seconds)
+    assert polled(source).summary.sampler_error is None
+
+
+def test_before_the_first_sample_this_machine_says_why_it_knows_nothing():
+    reading = polled(SelfSource(Supervisor()))
+    assert reading.summary.sample_age_seconds is None
+    assert reading.summary.gpu_count is None
+    assert reading.summary.sampler_error == "no sample has been taken yet"
+
+
+def simulated(alive: bool) -> SimulatedHost:
+    hosts = (SimulatedHost(f"gpu-{number}", number) for number in range(100))
+    return next(host for host in hosts if host.answers is alive)
+
+
+def test_an_invented_host_is_marked_as_one():
+    reading = polled(SimulatedSource(simulated(alive=True), wall=lambda: WALL))
+    assert reading.summary.simulated is True
+    assert reading.detail().simulated is True
+
+
+def test_an_invented_dead_host_does_not_answer():
+    with pytest.raises(SourceError, match="simulated") as error:
+        polled(SimulatedSource(simulated(alive=False)))
+    assert error.value.kind in SourceError.KINDS
+
+
+def test_each_entry_gets_its_source():
+    entries = [
+        HostEntry(name="here", source="self", address="self"),
+        HostEntry(name="there", source="xmlrpc", address="h:1", host="h", port=1),
+        HostEntry(name="nowhere", source="simulated", address="simulated"),
+    ]
+
+    async def run() -> None:
+        async with open_sources(Config(hosts=entries), supervisor=Supervisor()) as sources:
+            kinds = {name: type(source) for name, source in sources.items()}
+            assert kinds == {
+                "here": SelfSource,
+                "there": XmlRpcSource,
+                "nowhere": SimulatedSource,
+            }
+            with pytest.raises(ValueError, match="supervisor"):
+                make_source(entries[0], 0, connections=None)
+
+    asyncio.run(run())

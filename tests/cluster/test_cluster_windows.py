@@ -1,0 +1,228 @@
+"""Runs of samples: when they begin, what goes on, what ends them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from cluster_tools import WALL, a_gpu, a_process, a_snapshot
+
+from gpumon.cluster.windows import Watch, advance, gpu_key, mig_key
+from gpumon.config import Limits
+from gpumon.model import Gpu, MigInstance
+from gpumon.states import Window
+from gpumon.summary import summarize
+
+GAP = 20.0
+USED = {"utilization_percent": 80, "processes": [a_process()], "memory_used_mib": 30_000}
+HELD = {"processes": [a_process()], "memory_used_mib": 30_000}
+
+
+class Watched:
+    """A host that is sampled at given seconds after the beginning."""
+
+    def __init__(self, host_clock_off_by: float = 0.0) -> None:
+        self.off_by = host_clock_off_by
+        self.watch: Watch | None = None
+
+    def time(self, second: float) -> float:
+        """A moment by the host's clock."""
+        return WALL + self.off_by + second
+
+    def sample(self, second: float, *gpus: Gpu) -> None:
+        summary = summarize(a_snapshot(*gpus, time=self.time(second)))
+        self.watch = advance(self.watch, summary, sampled=second, limits=Limits(), longest_gap=GAP)
+
+    def window(self, key: str = "GPU-0000", now: float | None = None) -> Window:
+        assert self.watch is not None
+        return self.watch.window(key, self.watch.sampled if now is None else now)
+
+
+def test_a_run_lasts_from_its_first_to_its_last_sample():
+    host = Watched()
+    for second in (0, 10, 20):
+        host.sample(second, a_gpu())
+    assert host.window() == Window(unused_for=20.0, free_for=20.0, observed_for=20.0)
+
+
+def test_what_happens_after_the_last_sample_is_not_known():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu())
+    window = host.window(now=17.0)
+    assert (window.free_for, window.sample_age) == (10.0, 7.0)
+
+
+def test_a_use_ends_the_unused_run_and_a_holder_the_free_one():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu(**USED))
+    host.sample(20, a_gpu(**HELD))
+    host.sample(30, a_gpu(**HELD))
+    assert host.window() == Window(unused_for=10.0, held_for=20.0, observed_for=30.0)
+    host.sample(40, a_gpu())
+    assert host.window() == Window(unused_for=20.0, free_for=0.0, observed_for=40.0)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "ended"),
+    [
+        ({"utilization_percent": None}, "unused_for"),
+        ({"memory_used_mib": None}, "free_for"),
+        ({"processes": None}, "free_for"),
+    ],
+)
+def test_a_sample_that_does_not_say_ends_the_run(unknown, ended):
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu(**unknown))
+    assert getattr(host.window(), ended) is None
+    host.sample(20, a_gpu())
+    assert getattr(host.window(), ended) == 0.0
+    assert host.window().observed_for == 20.0
+
+
+def test_a_gap_ends_all_runs_and_the_watch_begins_anew():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(GAP, a_gpu())
+    assert host.window().free_for == GAP
+    host.sample(2 * GAP + 0.1, a_gpu())
+    assert host.window() == Window(unused_for=0.0, free_for=0.0)
+
+
+def test_the_same_sample_once_more_does_not_extend_a_run():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu())
+    before = host.watch
+    again = summarize(a_snapshot(a_gpu(), time=host.time(10)))
+    host.watch = advance(before, again, sampled=10.4, limits=Limits(), longest_gap=GAP)
+    assert host.watch is before
+
+
+def test_samples_of_a_host_without_a_clock_are_not_taken_for_one():
+    host = Watched()
+    for second, card in ((0, a_gpu()), (10, a_gpu(**USED)), (20, a_gpu())):
+        summary = summarize(a_snapshot(card, time=None))
+        host.watch = advance(host.watch, summary, sampled=second, limits=Limits(), longest_gap=GAP)
+    assert host.window().free_for == 0.0
+
+
+def test_a_fault_has_a_run_too():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu(lost=True, error="lost"))
+    host.sample(15, a_gpu(lost=True, error="lost"))
+    assert host.window().fault_for == 5.0
+    host.sample(20, a_gpu())
+    assert host.window().fault_for is None
+
+
+# What the agent knows goes first
+
+
+@pytest.mark.parametrize("off_by", [0.0, -900.0, 172_800.0, -WALL])
+def test_the_agents_starts_are_taken_by_whatever_clock_it_has(off_by):
+    host = Watched(off_by)
+    began = {"unused_since": host.time(-3600), "free_since": host.time(-60)}
+    host.sample(0, a_gpu(**began))
+    host.sample(10, a_gpu(**began))
+    window = host.window()
+    assert (window.unused_for, window.free_for) == (3610.0, 70.0)
+    assert window.observed_for == 10.0
+
+
+def test_the_agent_sees_a_use_that_fell_between_two_polls():
+    host = Watched()
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu(free_since=host.time(8), unused_since=host.time(8)))
+    window = host.window()
+    assert (window.free_for, window.unused_for) == (2.0, 2.0)
+    assert window.observed_for == 2.0  # it may also be that the agent itself began anew
+
+
+def test_a_start_that_trembles_stands_still():
+    host = Watched()
+    host.sample(0, a_gpu(free_since=host.time(-100)))
+    host.sample(10, a_gpu(free_since=host.time(-98.5)))
+    assert host.window().free_for == 110.0
+
+
+def test_what_the_agent_says_against_its_own_reading_does_not_count():
+    host = Watched()
+    host.sample(0, a_gpu(**USED, unused_since=host.time(-9999), free_since=host.time(-9999)))
+    assert host.window() == Window(held_for=0.0)
+
+
+def test_a_start_in_the_future_does_not_count():
+    host = Watched()
+    host.sample(0, a_gpu(free_since=host.time(50)))
+    assert host.window().free_for == 0.0
+
+
+# Since when it is held
+
+
+def test_who_is_there_at_the_first_look_came_when_the_process_began():
+    host = Watched(host_clock_off_by=5000.0)
+    process = a_process(started_at=host.time(-7200))
+    host.sample(0, a_gpu(processes=[process]))
+    assert host.window().held_for == 7200.0
+    assert host.window().observed_for == 0.0
+
+
+def test_who_is_seen_to_come_came_then_however_old_the_process_is():
+    host = Watched()
+    process = a_process(started_at=host.time(-7200))
+    host.sample(0, a_gpu())
+    host.sample(10, a_gpu(processes=[process]))
+    host.sample(20, a_gpu(processes=[process]))
+    assert host.window().held_for == 10.0
+
+
+# Keys
+
+
+def test_runs_follow_the_uuid_and_not_the_index():
+    host = Watched()
+    host.sample(0, a_gpu(0, uuid="A"), a_gpu(1, uuid="B", **USED))
+    host.sample(10, a_gpu(0, uuid="B", **USED), a_gpu(1, uuid="A"))
+    assert host.window("A").free_for == 10.0
+    assert host.window("B").free_for is None
+
+
+def test_a_gpu_without_uuid_goes_by_its_index():
+    host = Watched()
+    for second in (0, 10):
+        host.sample(second, a_gpu(3, uuid=None))
+    assert host.window("#3").free_for == 10.0
+
+
+def test_gpus_that_are_gone_leave_nothing_behind():
+    host = Watched()
+    host.sample(0, a_gpu(0), a_gpu(1))
+    host.sample(10, a_gpu(0))
+    assert host.watch is not None
+    assert list(host.watch.runs) == ["GPU-0000"]
+    assert host.window("GPU-0001") == Window()
+
+
+def test_a_gpu_that_comes_new_is_watched_from_then():
+    host = Watched()
+    host.sample(0, a_gpu(0))
+    host.sample(10, a_gpu(0), a_gpu(1))
+    assert host.window("GPU-0001").observed_for == 0.0
+
+
+def test_mig_instances_have_runs_of_their_own():
+    host = Watched()
+    empty = MigInstance(index=0, memory_used_mib=3, memory_reserved_mib=3, processes=[])
+    held = msgspec.structs.replace(empty, index=1, processes=[a_process()])
+    card = a_gpu(mig_mode=True, mig=[empty, held], utilization_percent=None)
+    host.sample(0, card)
+    host.sample(10, card)
+    short = summarize(a_snapshot(card)).gpus[0]
+    free, busy = (host.window(mig_key(short, part)) for part in short.mig)
+    assert (free.free_for, free.unused_for) == (10.0, None)
+    assert (busy.held_for, busy.free_for) == (10.0, None)
+    assert host.window(gpu_key(short)).held_for == 10.0

@@ -209,7 +209,7 @@ def library(driver: str = "all", missing: tuple[str, ...] = ()) -> Path:
         raise ValueError(f"driver is one of {', '.join(DRIVERS)}; found {driver!r}")
     build = FOLDER / "build"
     folder = build if driver == "all" else build / driver
-    command = ["make", "-s", "-C", str(FOLDER), "all"]
+    command = ["make", "-s", "--no-print-directory", "-C", str(FOLDER), "all"]
     if missing:
         name = f"{driver}-{hashlib.sha256(' '.join(missing).encode()).hexdigest()[:12]}"
         folder = build / name

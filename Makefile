@@ -1,6 +1,7 @@
 # make run       install into .venv and start: this machine's GPUs, or the demo where no driver answers
 # make check     lint, types, import contract, unit tests (about two minutes)
 # make test      everything, with what the tests need installed first (root: Debian packages too)
+# make bench     what the agent costs, beside a floor and other monitors (about five minutes)
 # make test-gpu  compare every field with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make clean     remove what the above made
 
@@ -46,6 +47,9 @@ test: $(VENV)/.dev
 	tests/install-packages
 	$(MAKE) check
 	$(BIN)/pytest -m system
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/agent.py
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py

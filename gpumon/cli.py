@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failure, 2 wrong use or wrong configuration.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -16,9 +17,15 @@ from typing import Any
 from gpumon.errors import GpumonError, StartError
 from gpumon.version import __version__
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to a full disk, or to a terminal that is gone, ends in; such errors name no file."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code. No traceback leaves here for a known fault."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     arguments = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         # Names hold letters that a plain locale can't write; that is no reason to fail.
@@ -35,10 +42,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`). Keep Python from saying so at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough (`| head`).
+        _give_up_output()
         return 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _give_up_output()
+        print(f"gpumon: the output can't be written: {error.strerror}", file=sys.stderr)
+        return 1
     return code
+
+
+def _give_up_output() -> None:
+    """Send what is left in the buffer nowhere: Python would complain about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(name: str) -> Any:
@@ -57,6 +75,7 @@ def _command(name: str) -> Any:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpumon",
+        allow_abbrev=False,
         description="Which GPU is free, who holds what since when, what is wasted or broken.",
         epilog="'gpumon COMMAND --help' tells more. Configuration: config.yml, see "
         "docs/configuration.md; without one everything works for this machine alone.",
@@ -65,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     up = commands.add_parser(
-        "up", help="agent and web server for this machine (and the configured hosts) in one process"
+        "up",
+        allow_abbrev=False,
+        help="agent and web server for this machine (and the configured hosts) in one process",
     )
     _config_flags(up, "web_port", "rpc_port", "token_file")
     up.add_argument(
@@ -74,21 +95,31 @@ def _parser() -> argparse.ArgumentParser:
         help="show the demo instead where no NVIDIA driver answers, and say so",
     )
 
-    agent = commands.add_parser("agent", help="on a GPU host: answer XML-RPC about its GPUs")
+    agent = commands.add_parser(
+        "agent", allow_abbrev=False, help="on a GPU host: answer XML-RPC about its GPUs"
+    )
     _config_flags(agent, "rpc_port", "bind", "token_file")
 
-    web = commands.add_parser("web", help="poll the configured hosts and serve the page")
+    web = commands.add_parser(
+        "web", allow_abbrev=False, help="poll the configured hosts and serve the page"
+    )
     _config_flags(web, "web_port", "bind", "token_file")
 
-    demo = commands.add_parser("demo", help="the web server over an invented cluster")
+    demo = commands.add_parser(
+        "demo", allow_abbrev=False, help="the web server over an invented cluster"
+    )
     demo.add_argument("--hosts", type=_host_count, default=7, help="how many hosts (default 7)")
     demo.add_argument("--seed", type=int, default=0, help="another number, another cluster")
     _config_flags(demo, "web_port", "bind")
 
-    snapshot = commands.add_parser("snapshot", help="print this host's GPUs once, without a daemon")
+    snapshot = commands.add_parser(
+        "snapshot", allow_abbrev=False, help="print this host's GPUs once, without a daemon"
+    )
     snapshot.add_argument("--json", action="store_true", help="as JSON, one line")
 
-    check = commands.add_parser("check", help="check the configuration without starting anything")
+    check = commands.add_parser(
+        "check", allow_abbrev=False, help="check the configuration without starting anything"
+    )
     check.add_argument("--json", action="store_true", help="as JSON")
     _config_flags(check)
     return parser

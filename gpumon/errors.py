@@ -3,6 +3,7 @@
     GpumonError
      ├── ConfigError      the configuration can't be used        exit code 2
      ├── StartError       a daemon can't start (port in use ...) exit code 1
+     │    └── SetupError  a file that it names can't be used     exit code 2
      ├── CollectError     the driver or library doesn't answer   exit code 1
      └── SourceError      a poll of one host failed              shown on that host's row
 
@@ -30,7 +31,13 @@ class ConfigError(GpumonError):
 
 
 class StartError(GpumonError):
-    """A daemon can't start: port in use, no right to bind, unreadable token file."""
+    """A daemon can't start: port in use, no right to bind."""
+
+
+class SetupError(StartError):
+    """A file that the configuration names (tokens, certificates) can't be used."""
+
+    exit_code = 2
 
 
 class CollectError(GpumonError):

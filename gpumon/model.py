@@ -10,6 +10,8 @@ keys are ignored and missing ones are unknown, so agents and servers of differen
 
 from __future__ import annotations
 
+from typing import Literal, TypeVar
+
 import msgspec
 
 SCHEMA = 1
@@ -24,11 +26,15 @@ class Process(msgspec.Struct, kw_only=True):
     """Which of NVML's lists named it: "compute", "graphics", "mps"."""
     user: str | None = None
     """Login name of the owner; "uid:1234" where the account database has no name for it."""
+    user_by: str | None = None
+    """How `user` was found out where it is not simply the name of `uid`: "subuid", "rule: home
+    mount", "rule: label com.example.user", ... None: the kernel and the account database say so."""
     uid: int | None = None
+    """Of the process, as the kernel has it, whoever `user` is."""
     program: str | None = None
     """Short name, fit for everybody's eyes: "python train.py", never arguments."""
     command: str | None = None
-    """Command line, cleaned and cut. May hold secrets: faces show it only where configured."""
+    """Command line, cleaned and cut, named secrets masked. It may hold others: no face shows it."""
     gpu_memory_used_mib: int | None = None
     sm_utilization_percent: float | None = None
     started_at: float | None = None
@@ -41,9 +47,42 @@ class Process(msgspec.Struct, kw_only=True):
     state: str | None = None
     """"running", "sleeping", "zombie", ... as the kernel says; None where it can't be seen."""
     container: str | None = None
+    """What it is, its id and in brackets what else is known: "docker 3f4e2a1b9c0d (train-7)"."""
     job: str | None = None
+    """Batch system and id: "slurm 123.0", "pbs 12345.server"."""
+    started_from: str | None = None
+    """A hint for people: "tmux", "screen", "jupyter", "ssh session", "session of NAME"."""
     note: str | None = None
     """Why something is unknown: "ended while it was read", "hidden by the host", ..."""
+
+
+HealthLevel = Literal["fault", "warning", "application"]
+
+
+class HealthEvent(msgspec.Struct, kw_only=True):
+    """One kind of trouble of a GPU: one that goes on, or one of the last day. See docs/health.md.
+
+    Times are epoch seconds by the host's clock.
+    """
+
+    kind: str
+    """"xid", "ecc", "lost", "missing", "row_remap", "row_remap_failure", "retired_pages",
+    "recovery"."""
+    code: int | None = None
+    """The number of an XID."""
+    level: HealthLevel
+    """"application": a program did something wrong, the GPU is well."""
+    text: str
+    advice: str | None = None
+    """What to do."""
+    first_at: float
+    last_at: float
+    """When it happened last; of a state that goes on: when it began, or its count changed."""
+    count: int
+    ended_at: float | None = None
+    """Since when it is over; None: it goes on. An XID goes on for an hour."""
+    source: str
+    """"driver", "kernel log", or both: "driver, kernel log"."""
 
 
 class MigInstance(msgspec.Struct, kw_only=True):
@@ -63,6 +102,7 @@ class MigInstance(msgspec.Struct, kw_only=True):
     processes: list[Process] | None = None
     unused_since: float | None = None
     free_since: float | None = None
+    watched_since: float | None = None
 
 
 class Gpu(msgspec.Struct, kw_only=True):
@@ -81,6 +121,9 @@ class Gpu(msgspec.Struct, kw_only=True):
 
     utilization_percent: int | None = None
     """Share of the last sample period in which a kernel ran; says nothing about efficiency."""
+    utilization_5m_percent: float | None = None
+    """Mean of the last 5 minutes, once the agent has watched that long (see agent/usage.py)."""
+    utilization_30m_percent: float | None = None
     memory_utilization_percent: int | None = None
     """Share of time in which memory was read or written: bandwidth, not memory held."""
     memory_total_mib: int | None = None
@@ -88,6 +131,9 @@ class Gpu(msgspec.Struct, kw_only=True):
     """Held by processes: without the driver's reserve where the driver tells the two apart."""
     memory_reserved_mib: int | None = None
     """The driver's own; None where the driver counts it as used (before R510)."""
+    unattributed_mib: int | None = None
+    """Memory in use that no listed process explains; 0 up to what a GPU of nobody's may have in
+    use. None where that can't be told: memory of a process unknown, MIG, unified memory."""
     memory_free_mib: int | None = None
     unified_memory: bool = False
     """GPU and host share one memory (GB10, Jetson): the driver gives no GPU memory of its own."""
@@ -115,6 +161,26 @@ class Gpu(msgspec.Struct, kw_only=True):
     decoder_utilization_percent: int | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    remapped_rows_corrected: int | None = None
+    remapped_rows_uncorrected: int | None = None
+    """Memory rows replaced by spare ones, after corrected and uncorrected errors."""
+    remapped_rows_pending: bool | None = None
+    """Rows wait for a reset to be replaced."""
+    remapped_rows_failure: bool | None = None
+    """A row could not be replaced."""
+    retired_pages_corrected: int | None = None
+    retired_pages_uncorrected: int | None = None
+    """Memory pages taken out of use; GPUs before Ampere have these instead of remapped rows."""
+    retired_pages_pending: bool | None = None
+    recovery_action: str | None = None
+    """What the driver asks for: "none", "gpu_reset", "node_reboot", "drain_p2p",
+    "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot"."""
+    missing_since: float | None = None
+    """The driver no longer lists this GPU, since then; the row is from memory."""
+    health: list[HealthEvent] = []
+    """What goes on first, then the worst, then the newest; at most 16."""
+    hints: list[str] = []
+    """What could be set up better; no faults."""
     mig_mode: bool | None = None
     """True only when MIG is enabled now; None where the GPU has no MIG."""
     mig_mode_pending: bool | None = None
@@ -126,6 +192,8 @@ class Gpu(msgspec.Struct, kw_only=True):
     """Start of the unbroken run of samples in which the GPU was not used, where the agent knows."""
     free_since: float | None = None
     """Since when nothing holds the GPU, where the agent knows."""
+    watched_since: float | None = None
+    """Since when the agent has watched it without a gap: what began then may have begun earlier."""
 
 
 class HostInfo(msgspec.Struct, kw_only=True):
@@ -178,6 +246,7 @@ class HostSnapshot(msgspec.Struct, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _snapshot_decoder = msgspec.json.Decoder(HostSnapshot)
+_Decoded = TypeVar("_Decoded")
 
 
 def encode(value: object) -> bytes:
@@ -187,7 +256,15 @@ def encode(value: object) -> bytes:
 
 def decode_snapshot(data: bytes | str) -> HostSnapshot:
     """Return the snapshot in `data`. Raises msgspec.MsgspecError, which names the path."""
-    return _snapshot_decoder.decode(data)
+    return decoded(_snapshot_decoder, data)
+
+
+def decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | str) -> _Decoded:
+    """Return what `decoder` reads in `data`. Raises msgspec.MsgspecError and nothing else."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeError, RecursionError) as error:  # bad UTF-8, or thousands of brackets
+        raise msgspec.DecodeError(str(error)) from error
 
 
 _UNSPLICED = b'{"schema":%d,"sample_age_seconds":null,"sampler_error":null,' % SCHEMA

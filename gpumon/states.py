@@ -89,6 +89,8 @@ def is_held(gpu: GpuSummary | MigSummary) -> bool | None:
         floor = memory_floor_mib(gpu.memory_total_mib, gpu.memory_reserved_mib is not None)
         if gpu.memory_used_mib > floor:
             return True
+    if isinstance(gpu, GpuSummary) and not gpu.mig_known:
+        return None  # there may be instances, held ones even
     return False if gpu.processes_known and gpu.error is None else None
 
 
@@ -131,13 +133,19 @@ def fault_of(gpu: GpuSummary) -> str | None:
     if gpu.lost:
         return gpu.error or "the driver lost this GPU"
     if gpu.ecc_volatile_uncorrected is not None and gpu.ecc_volatile_uncorrected > 0:
-        count = gpu.ecc_volatile_uncorrected
-        return f"{count} uncorrected memory error{'s' if count > 1 else ''} since the last reset"
+        return uncorrected_errors(gpu.ecc_volatile_uncorrected)
+    if gpu.fault is not None:
+        return gpu.fault
     if gpu.slowdown:
         return "slowed down by its hardware: " + ", ".join(
             reason.replace("_", " ") for reason in gpu.slowdown
         )
     return None
+
+
+def uncorrected_errors(count: int) -> str:
+    """Return the words for `count` uncorrected memory errors."""
+    return f"{count} uncorrected memory error{'s' if count > 1 else ''} since the last reset"
 
 
 def believed_interval(sample_interval: float | None) -> float:
@@ -264,6 +272,8 @@ def _run(seconds: float | None, window: Window, now: float) -> tuple[float | Non
 def _what_is_missing(gpu: GpuSummary | MigSummary) -> str:
     if isinstance(gpu, GpuSummary) and gpu.mig_mode:
         return "not every MIG instance could be read"
+    if isinstance(gpu, GpuSummary) and not gpu.mig_known:
+        return "whether MIG is on could not be read"
     return f"its {'memory' if gpu.processes_known else 'processes'} could not be read"
 
 

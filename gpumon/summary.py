@@ -6,9 +6,19 @@ decodes little; the server makes it itself for sources that give whole snapshots
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from gpumon.model import SCHEMA, Gpu, HostSnapshot, MigInstance, Process
+from gpumon.model import (
+    SCHEMA,
+    Gpu,
+    HealthLevel,
+    HostSnapshot,
+    MigInstance,
+    Process,
+    decoded,
+)
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 """Clock event reasons that mean a fault of the hardware rather than a limit at work."""
@@ -31,6 +41,8 @@ class Holder(msgspec.Struct, kw_only=True, gc=False):
     graphics_only: bool = False
     program: str | None = None
     """Of the process that holds the most memory."""
+    user_by: str | None = None
+    """How `user` was found out, where for some of the processes it took more than their uid."""
 
 
 class MigSummary(msgspec.Struct, kw_only=True, gc=False):
@@ -47,6 +59,7 @@ class MigSummary(msgspec.Struct, kw_only=True, gc=False):
     holders: list[Holder] = []
     unused_since: float | None = None
     free_since: float | None = None
+    watched_since: float | None = None
 
 
 class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
@@ -61,6 +74,7 @@ class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
     memory_total_mib: int | None = None
     memory_used_mib: int | None = None
     memory_reserved_mib: int | None = None
+    unattributed_mib: int | None = None
     unified_memory: bool = False
     temperature_celsius: int | None = None
     power_draw_watts: float | None = None
@@ -68,6 +82,11 @@ class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
     slowdown: list[str] = []
     """Those clock event reasons that are in SLOWDOWNS."""
     ecc_volatile_uncorrected: int | None = None
+    missing_since: float | None = None
+    fault: str | None = None
+    """The newest of the faults in the GPU's health that go on."""
+    warnings: list[str] = []
+    """The warnings in its health that go on: it works, and wants attention."""
     processes_known: bool = False
     holders: list[Holder] = []
     mig_mode: bool | None = None
@@ -76,6 +95,7 @@ class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
     """False: the list of instances could not be read."""
     unused_since: float | None = None
     free_since: float | None = None
+    watched_since: float | None = None
 
 
 class HostSummary(msgspec.Struct, kw_only=True):
@@ -121,6 +141,7 @@ def _holder(user: str | None, owned: list[Process]) -> Holder:
         started_at=min(starts) if starts else None,
         graphics_only=all(p.kinds == ["graphics"] for p in owned),
         program=largest.program,
+        user_by=next((p.user_by for p in owned if p.user_by is not None), None),
     )
 
 
@@ -137,7 +158,12 @@ def _mig_summary(instance: MigInstance) -> MigSummary:
         holders=holders(instance.processes or []),
         unused_since=instance.unused_since,
         free_since=instance.free_since,
+        watched_since=instance.watched_since,
     )
+
+
+def _going_on(gpu: Gpu, level: HealthLevel) -> Iterator[str]:
+    return (event.text for event in gpu.health if event.level == level and event.ended_at is None)
 
 
 def _gpu_summary(gpu: Gpu) -> GpuSummary:
@@ -151,12 +177,16 @@ def _gpu_summary(gpu: Gpu) -> GpuSummary:
         memory_total_mib=gpu.memory_total_mib,
         memory_used_mib=gpu.memory_used_mib,
         memory_reserved_mib=gpu.memory_reserved_mib,
+        unattributed_mib=gpu.unattributed_mib,
         unified_memory=gpu.unified_memory,
         temperature_celsius=gpu.temperature_celsius,
         power_draw_watts=gpu.power_draw_watts,
         enforced_power_limit_watts=gpu.enforced_power_limit_watts,
         slowdown=[reason for reason in gpu.clock_event_reasons or [] if reason in SLOWDOWNS],
         ecc_volatile_uncorrected=gpu.ecc_volatile_uncorrected,
+        missing_since=gpu.missing_since,
+        fault=next(_going_on(gpu, "fault"), None),
+        warnings=list(_going_on(gpu, "warning")),
         processes_known=gpu.processes is not None,
         holders=holders(gpu.processes or []),
         mig_mode=gpu.mig_mode,
@@ -164,6 +194,7 @@ def _gpu_summary(gpu: Gpu) -> GpuSummary:
         mig_known="mig" not in gpu.unknown,
         unused_since=gpu.unused_since,
         free_since=gpu.free_since,
+        watched_since=gpu.watched_since,
     )
 
 
@@ -195,4 +226,4 @@ _summary_decoder = msgspec.json.Decoder(HostSummary)
 
 def decode_summary(data: bytes | str) -> HostSummary:
     """Return the summary in `data`. Raises msgspec.MsgspecError, which names the path."""
-    return _summary_decoder.decode(data)
+    return decoded(_summary_decoder, data)

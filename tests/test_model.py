@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +11,8 @@ from gpumon import model
 from gpumon.model import (
     SCHEMA,
     Gpu,
+    HealthEvent,
+    HealthLevel,
     HostInfo,
     HostSnapshot,
     MigInstance,
@@ -18,7 +22,14 @@ from gpumon.model import (
     splice,
 )
 
-STRUCTS: list[type[msgspec.Struct]] = [Process, MigInstance, Gpu, HostInfo, HostSnapshot]
+STRUCTS: list[type[msgspec.Struct]] = [
+    Process,
+    HealthEvent,
+    MigInstance,
+    Gpu,
+    HostInfo,
+    HostSnapshot,
+]
 
 ints = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -32,6 +43,7 @@ def whole(kind: type[msgspec.Struct], **fields: st.SearchStrategy[object]) -> st
         "float": floats,
         "str": texts,
         "bool": st.booleans(),
+        "HealthLevel": st.sampled_from(get_args(HealthLevel)),
         "list[str]": st.lists(texts, max_size=3),
         "dict[str, str]": st.dictionaries(texts, texts, max_size=3),
     }
@@ -44,7 +56,10 @@ def whole(kind: type[msgspec.Struct], **fields: st.SearchStrategy[object]) -> st
 
 processes = st.lists(whole(Process), max_size=2)
 instances = st.lists(whole(MigInstance, processes=st.none() | processes), max_size=2)
-gpus = st.lists(whole(Gpu, processes=st.none() | processes, mig=instances), max_size=2)
+health = st.lists(whole(HealthEvent), max_size=2)
+gpus = st.lists(
+    whole(Gpu, processes=st.none() | processes, mig=instances, health=health), max_size=2
+)
 snapshots = whole(HostSnapshot, gpus=gpus, host=whole(HostInfo))
 
 
@@ -67,9 +82,11 @@ def test_every_optional_field_may_be_unknown() -> None:
 
 @pytest.mark.parametrize("kind", STRUCTS)
 def test_unknown_is_written_as_null_and_never_left_out(kind: type[msgspec.Struct]) -> None:
-    required = (
-        {"pid": 1} if kind is Process else {"index": 0} if "index" in kind.__struct_fields__ else {}
-    )
+    required: dict[str, object] = {
+        field.name: 0 if field.type is int else 0.0 if field.type is float else ""
+        for field in msgspec.structs.fields(kind)
+        if field.required
+    }
     written = msgspec.json.decode(encode(kind(**required)))
     assert list(written) == list(kind.__struct_fields__)
 

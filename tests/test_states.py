@@ -226,6 +226,9 @@ def test_the_limits_are_the_configured_ones():
             {"slowdown": ["hw_slowdown", "hw_thermal_slowdown"]},
             "slowed down by its hardware: hw slowdown, hw thermal slowdown",
         ),
+        ({"fault": "XID 62: halted"}, "XID 62: halted"),
+        ({"fault": "XID 62: halted", "slowdown": ["hw_slowdown"]}, "XID 62: halted"),
+        ({"lost": True, "error": "missing", "fault": "XID 79: off the bus"}, "missing"),
     ],
 )
 def test_a_broken_gpu_is_a_fault_with_its_reason(broken, words):
@@ -236,6 +239,12 @@ def test_a_broken_gpu_is_a_fault_with_its_reason(broken, words):
 def test_zero_ecc_errors_and_unknown_ones_are_no_fault():
     assert fault_of(gpu(ecc_volatile_uncorrected=0)) is None
     assert fault_of(gpu(ecc_volatile_uncorrected=None)) is None
+
+
+def test_a_warning_is_no_fault_and_touches_no_state():
+    warned = gpu(warnings=["bad memory rows wait for a reset"])
+    assert fault_of(warned) is None
+    assert named(warned).state == "free"
 
 
 def test_a_gpu_that_could_not_be_read_is_unknown_and_says_why():
@@ -283,6 +292,13 @@ def test_a_gpu_in_mig_mode_without_instances_is_out_of_use_not_free():
 def test_a_gpu_whose_instances_could_not_be_listed_is_unknown():
     assert named(mig(mig_known=False)).state == "unknown"
     assert named(mig(instance(), mig_known=False)).state == "unknown"
+
+
+def test_a_gpu_of_which_it_is_not_known_whether_mig_is_on_is_never_free():
+    quiet = named(gpu(mig_known=False))
+    assert (quiet.state, quiet.reason) == ("unknown", "whether MIG is on could not be read")
+    assert named(gpu(mig_known=False, holders=[BOB])).state == "busy"
+    assert named(gpu(mig_known=False, memory_used_mib=9000)).state == "busy"
 
 
 def test_one_unreadable_instance_costs_its_own_row_only():
@@ -385,6 +401,7 @@ cards = st.builds(
     unified_memory=st.booleans(),
     slowdown=st.lists(st.just("hw_slowdown"), max_size=1),
     ecc_volatile_uncorrected=st.one_of(st.none(), st.integers(0, 2)),
+    fault=st.one_of(st.none(), st.just("XID 62: halted")),
     mig_mode=st.one_of(st.none(), st.booleans()),
     mig=st.lists(instances, max_size=2),
     mig_known=st.booleans(),

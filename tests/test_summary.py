@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.model import Gpu, HostInfo, HostSnapshot, MigInstance, Process, encode, splice
+from gpumon.model import (
+    Gpu,
+    HealthEvent,
+    HostInfo,
+    HostSnapshot,
+    MigInstance,
+    Process,
+    encode,
+    splice,
+)
 from gpumon.summary import (
     SLOWDOWNS,
     GpuSummary,
@@ -30,6 +39,13 @@ def test_processes_of_one_owner_become_one_holder():
     assert found == [
         Holder(user="bob", pids=[3, 9], gpu_memory_used_mib=1000, started_at=50.0, program="train")
     ]
+
+
+def test_an_owner_who_was_found_out_by_a_rule_for_some_processes_is_marked():
+    own = Process(pid=9, user="bob")
+    by_rule = Process(pid=3, user="bob", user_by="rule: home mount")
+    assert [holder.user_by for holder in holders([own])] == [None]
+    assert [holder.user_by for holder in holders([own, by_rule])] == ["rule: home mount"]
 
 
 def test_memory_that_is_known_in_part_is_the_known_part_and_unknown_memory_is_not_zero():
@@ -93,6 +109,47 @@ def test_only_clock_reasons_of_the_hardware_are_slowdowns():
     assert summarize(HostSnapshot(gpus=[Gpu(index=0)])).gpus[0].slowdown == []
 
 
+def health(level: str, text: str, ended_at: float | None = None) -> HealthEvent:
+    return HealthEvent(
+        kind="xid",
+        level=level,
+        text=text,
+        first_at=1.0,
+        last_at=2.0,
+        count=1,
+        ended_at=ended_at,
+        source="driver",
+    )
+
+
+def test_the_first_fault_that_goes_on_and_all_warnings_that_do_are_told():
+    card = Gpu(
+        index=0,
+        health=[
+            health("warning", "remap"),
+            health("fault", "halted"),
+            health("fault", "older"),
+            health("warning", "many errors"),
+            health("application", "page fault"),
+        ],
+    )
+    short = summarize(HostSnapshot(gpus=[card])).gpus[0]
+    assert (short.fault, short.warnings) == ("halted", ["remap", "many errors"])
+
+
+def test_what_is_over_and_what_programs_did_is_neither_fault_nor_warning():
+    card = Gpu(
+        index=0,
+        health=[
+            health("fault", "halted", ended_at=3.0),
+            health("warning", "remap", ended_at=3.0),
+            health("application", "page fault"),
+        ],
+    )
+    short = summarize(HostSnapshot(gpus=[card])).gpus[0]
+    assert (short.fault, short.warnings) == (None, [])
+
+
 def test_an_empty_snapshot_has_an_empty_summary():
     assert summarize(HostSnapshot()) == HostSummary()
 
@@ -100,7 +157,19 @@ def test_an_empty_snapshot_has_an_empty_summary():
 @pytest.mark.parametrize(
     ("whole", "short", "made"),
     [
-        (Gpu, GpuSummary, {"slowdown", "processes_known", "holders", "mig", "mig_known"}),
+        (
+            Gpu,
+            GpuSummary,
+            {
+                "slowdown",
+                "fault",
+                "warnings",
+                "processes_known",
+                "holders",
+                "mig",
+                "mig_known",
+            },
+        ),
         (MigInstance, MigSummary, {"processes_known", "holders"}),
         (HostSnapshot, HostSummary, {"gpus", "cpu_percent"}),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from gpumon.agent.rpc import AgentRpc
 from gpumon.config import Config
 from gpumon.http.auth import Tokens
 from gpumon.http.hostcheck import HostCheck
-from gpumon.http.sockets import join_address
+from gpumon.http.sockets import is_loopback, join_address
 from gpumon.model import encode
 
 WHAT_THERE_IS = "the agent answers POST /RPC2 (XML-RPC), GET /snapshot.json and GET /healthz"
@@ -39,28 +38,20 @@ _LOOPBACK = "127.0.0.1"
 _NO_GZIP = re.compile(r"q=0(\.0*)?")
 
 
-def binds(config: Config, tokens: Tokens | None) -> tuple[list[str], str | None]:
+def binds(config: Config) -> tuple[list[str], str | None]:
     """Return where the agent listens ("host:port"), and a sentence when that is less than asked.
 
     Without a token it answers this machine only, unless `allow_anonymous` says otherwise.
     """
     wanted = join_address(config.agent.bind, config.rpc_port)
-    if tokens is not None or config.agent.allow_anonymous or _is_loopback(config.agent.bind):
+    open_to_others = config.token_file is not None or config.agent.allow_anonymous
+    if open_to_others or is_loopback(config.agent.bind):
         return [wanted], None
     warning = (
         f"no token_file: the agent answers on {_LOOPBACK} only. To open it write "
         "token_file: /etc/gpumon/token or agent: {allow_anonymous: true} in config.yml"
     )
     return [join_address(_LOOPBACK, config.rpc_port)], warning
-
-
-def _is_loopback(bind: str) -> bool:
-    if bind == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(bind.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def make_app(

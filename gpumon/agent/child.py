@@ -11,6 +11,7 @@ import struct
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -18,8 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from gpumon.agent.latest import SkippedGpu
+from gpumon.config import AgentConfig
 from gpumon.model import HostSnapshot, decode_snapshot, encode, splice
-from gpumon.summary import decode_summary
+from gpumon.summary import HostSummary, decode_summary
 from gpumon.text import clean
 
 log = logging.getLogger(__name__)
@@ -32,17 +34,17 @@ KILL_SECONDS = 1.0
 CLOSE_SECONDS = 3.0
 LINE_CHARACTERS = 500
 LINES_A_MINUTE = 30
+LAST_WORDS_CHARACTERS = 200
 
 _HEADER = struct.Struct(">II")
 _PROGRESS = struct.Struct("<i")
 
 
 class Frame(NamedTuple):
-    """One sample as the sampler sent it."""
+    """One sample as the sampler sent it, taken apart."""
 
-    snapshot: bytes
-    summary: bytes
-    decoded: HostSnapshot
+    snapshot: HostSnapshot
+    summary: HostSummary
 
 
 class SamplerFailed(Exception):
@@ -57,9 +59,26 @@ class SamplerFailed(Exception):
         self.gpu = gpu
 
 
-def sampler_command() -> list[str]:
-    """Return the command of the real sampler, without options."""
-    return [sys.executable, "-m", "gpumon.collect.sampler"]
+def sampler_command(config: AgentConfig | None = None) -> list[str]:
+    """Return the command of the real sampler, with the options that the configuration asks for."""
+    command = [sys.executable, "-m", "gpumon.collect.sampler"]
+    if config is None:
+        return command
+    if (state := _state_file(config)) is not None:
+        command += ["--state-file", state]
+    if config.owner_rules or config.container_socket is not None:
+        socket = None if config.container_socket is None else str(config.container_socket)
+        owners = encode({"rules": config.owner_rules, "container_socket": socket})
+        command += ["--owners", owners.decode()]
+    return command
+
+
+def _state_file(config: AgentConfig) -> str | None:
+    """Return where the sampler keeps its memory: as configured, else in systemd's place for it."""
+    if config.state_file is not None:
+        return str(config.state_file)
+    folder = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    return os.path.join(folder, "health.json") if folder else None
 
 
 class Child:
@@ -70,7 +89,8 @@ class Child:
     ) -> None:
         self._process = process
         self._progress = progress
-        self._relay = asyncio.create_task(_relay(process))
+        self._heard: deque[str] = deque(maxlen=1)
+        self._relay = asyncio.create_task(_relay(process, self._heard))
         self.skipped = skipped
         self.pid = process.pid
         self.asked = False
@@ -146,8 +166,7 @@ class Child:
         snapshot, summary = [await stdout.readexactly(length) for length in lengths]
         for part in (snapshot, summary):
             splice(part, None, None)  # raises ValueError where it could not be spliced later
-        decode_summary(summary)
-        return Frame(snapshot, summary, decode_snapshot(snapshot))
+        return Frame(decode_snapshot(snapshot), decode_summary(summary))
 
     async def _ended(self) -> SamplerFailed:
         """Say how the process ended, after its end of a pipe was closed."""
@@ -160,8 +179,15 @@ class Child:
         if code < 0:
             what = f"the sampler crashed (signal {_signal_name(-code)}) {when}"
         else:
-            what = f"the sampler ended (exit code {code}) {when}; the agent's log has its messages"
+            what = f"the sampler ended (exit code {code}) {when}"
+            if code > 0:
+                where += await self._last_words()
         return SamplerFailed(what + where, gpu)
+
+    async def _last_words(self) -> str:
+        """Return what a process that is gone said last: not everybody has the agent's log."""
+        await asyncio.wait({self._relay}, timeout=KILL_SECONDS)
+        return f": {clean(self._heard[-1], LAST_WORDS_CHARACTERS)}" if self._heard else ""
 
     async def close(self) -> None:
         """End the process politely, then by force."""
@@ -245,8 +271,8 @@ def _shared_integer() -> int:
     return descriptor
 
 
-async def _relay(process: asyncio.subprocess.Process) -> None:
-    """Pass the child's messages on to the log: short lines, and no flood of them."""
+async def _relay(process: asyncio.subprocess.Process, heard: deque[str]) -> None:
+    """Pass the child's messages on to `heard` and to the log: short lines, and no flood of them."""
     stderr = process.stderr
     assert stderr is not None
     pending = b""
@@ -259,12 +285,14 @@ async def _relay(process: asyncio.subprocess.Process) -> None:
         if pending and (ended or len(pending) > 4 * LINE_CHARACTERS):
             complete, pending = [*complete, pending], b""
         for line in complete:
+            words = clean(line, LINE_CHARACTERS).removeprefix("sampler: ")
+            heard.append(words)
             now = time.monotonic()
             if now - window > 60:
                 window, lines = now, 0
             lines += 1
             if lines <= LINES_A_MINUTE:
-                log.warning("sampler %d: %s", process.pid, clean(line, LINE_CHARACTERS))
+                log.warning("sampler %d: %s", process.pid, words)
             elif lines == LINES_A_MINUTE + 1:
                 log.warning(
                     "sampler %d: its other messages of this minute are dropped", process.pid

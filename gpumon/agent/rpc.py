@@ -192,7 +192,9 @@ class AgentRpc:
         if not forms.latest.is_fresh(self._clock()):
             return []
         found = free_gpus(forms.snapshot(), forms.summary(), min_free_mib, name)
-        return [_builtins(gpu) for gpu in found[:count]]
+        # One that failed since then is left out of the next sample; nobody should take it before.
+        failed = {gpu.index for gpu in forms.latest.skipped}
+        return [_builtins(gpu) for gpu in found if gpu.index not in failed][:count]
 
     def version(self) -> dict[str, Any]:
         """Return the versions of agent, data (schema), driver and CUDA."""

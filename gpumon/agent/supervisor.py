@@ -20,8 +20,10 @@ import msgspec
 from gpumon.agent.child import KILL_SECONDS, Child, Frame, SamplerFailed, sampler_command
 from gpumon.agent.latest import Latest, SkippedGpu
 from gpumon.agent.skips import Skips
+from gpumon.agent.usage import Usage
+from gpumon.config import Limits
 from gpumon.errors import CollectError
-from gpumon.model import HostSnapshot, decode_snapshot
+from gpumon.model import HostSnapshot, decode_snapshot, encode
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Supervisor:
         self,
         *,
         interval: float,
+        limits: Limits = Limits(),  # noqa: B008  frozen
         deadline: float = 10.0,
         start_deadline: float = 30.0,
         command: list[str] | None = None,
@@ -54,6 +57,7 @@ class Supervisor:
         self._start_deadline = start_deadline
         self._command = command or sampler_command()
         self._skips = Skips(*retry_pauses)
+        self._usage = Usage(interval, limits)
         self._restart_pauses = restart_pauses
         self._pause = restart_pauses[0]
         self._run_id = os.urandom(4).hex()
@@ -100,14 +104,16 @@ class Supervisor:
         return await Child.start(self._command, self._interval, skip)
 
     def _publish(self, frame: Frame) -> None:
+        now = time.monotonic()
+        self._usage.add(frame.snapshot, frame.summary, now)
         self._samples += 1
         self._unanswered_since = None
         self._pause = self._restart_pauses[0]
         self._change(
             revision=f"{self._run_id}-{self._samples}",
-            snapshot=frame.snapshot,
-            summary=frame.summary,
-            taken_at=time.monotonic(),
+            snapshot=encode(frame.snapshot),
+            summary=encode(frame.summary),
+            taken_at=now,
             sampler_error=None,
         )
 
@@ -248,8 +254,8 @@ async def _take_one(deadline: float, command: list[str]) -> HostSnapshot:
                 raise CollectError("failed", str(failure)) from failure
             skips.blame(gpu, None, None, str(failure), time.monotonic())
         else:
-            frame.decoded.sample_age_seconds = 0.0
-            frame.decoded.sample_interval_seconds = None
-            return frame.decoded
+            frame.snapshot.sample_age_seconds = 0.0
+            frame.snapshot.sample_interval_seconds = None
+            return frame.snapshot
         finally:
             await child.kill()

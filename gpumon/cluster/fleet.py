@@ -105,16 +105,18 @@ class Fleet:
 
     def _build(self) -> ClusterStatus:
         now = self.now()
-        self._built = now.monotonic
         # Before the records are read: an answer that comes in meanwhile asks for another picture.
         self._first_answers = False
         self._count += 1
-        return build(
+        status = build(
             list(self._records.values()),
             config=self._config,
             now=now,
             revision=f"{self._life}-{self._count}",
         )
+        # Only now: a picture that could not be made must not pass for one that is young.
+        self._built = now.monotonic
+        return status
 
     def detail(self, host: str) -> HostSnapshot | None:
         """Return the whole last reading of a host, as old as it is now.

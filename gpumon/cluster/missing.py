@@ -1,7 +1,8 @@
 """GPUs that a host had and no longer lists: eight cards must not become seven without a word.
 
 Remembered by UUID as long as the server runs. A card that was taken out on purpose is forgotten by
-a restart of the server, or as soon as another one stands in its place.
+a restart of the server, or as soon as another one stands in its place. Where the agent remembers
+too (it gives the GPU a row with `missing_since`), it has the say.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ def still_missing(
 ) -> tuple[Missing, ...]:
     """Return the GPUs that `new` lacks of those known before it. `now` is epoch seconds."""
     listed = {gpu.uuid for gpu in new.gpus}
-    lost = {gpu.uuid: Missing(gpu=gpu, since=now) for gpu in old.gpus if gpu.uuid not in listed}
+    lost = {
+        gpu.uuid: Missing(gpu=gpu, since=now)
+        for gpu in old.gpus
+        # A row of a missing GPU that is gone: somebody told the agent to forget it.
+        if gpu.uuid not in listed and gpu.missing_since is None
+    }
     lost.update({entry.gpu.uuid: entry for entry in before if entry.gpu.uuid not in listed})
     lost.pop(None, None)
     if not lost:

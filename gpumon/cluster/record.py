@@ -6,9 +6,9 @@ import msgspec
 
 from gpumon.cluster.missing import Missing, still_missing
 from gpumon.cluster.sources.base import Reading
-from gpumon.cluster.windows import Watch, advance
 from gpumon.config import HostEntry, Limits
 from gpumon.states import believed_interval
+from gpumon.windows import Watch, advance
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,8 @@ class GpuStatus(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     temperature_celsius: int | None
     power_draw_watts: float | None
     enforced_power_limit_watts: float | None
+    warnings: list[str] = []
+    """What wants attention though the GPU works: "bad memory rows wait for a reset ...\""""
     mig_mode: bool | None
     mig: list[MigStatus]
     holders: list[Holder]
@@ -78,6 +80,9 @@ class HostStatus(msgspec.Struct, kw_only=True, frozen=True):
     memory_total_mib: int | None
     memory_available_mib: int | None
     errors: list[str]
+    """What is wrong on the host as a whole, each a sentence."""
+    notes: list[str] = []
+    """What the server noticed and is worth a look, though the host's readings are sound."""
     gpus: list[GpuStatus]
 
 
@@ -136,8 +141,8 @@ class UserTotals(msgspec.Struct, kw_only=True, frozen=True):
     user: str | None
     gpus: int
     idle_gpus: int
-    processes: int
-    """Distinct (host, pid)."""
+    processes: int | None
+    """Distinct (host, pid); None: GPUs are held, but no process is visible."""
     gpu_memory_used_mib: int | None
     since: float | None
     """Start of the oldest process."""

@@ -32,21 +32,28 @@ class CountedGpu(NamedTuple):
 def counted_gpus(hosts: list[HostStatus]) -> list[CountedGpu]:
     """Return every GPU once, in the order of the hosts.
 
-    A GPU that two hosts list (one machine under two names) counts where it was read last.
+    A GPU that two hosts list (one machine under two names) counts under the first that is fresh,
+    else under the first; where one of the fresh ones is drained, under that: nobody may have it.
+    One that tells no UUID counts where the others of its host do.
     """
     freshest: dict[str, HostStatus] = {}
+    rank: dict[str, int] = {}
     for host in hosts:
         for gpu in host.gpus:
             if gpu.uuid is not None:
-                other = freshest.setdefault(gpu.uuid, host)
-                if other.state != "fresh" and host.state == "fresh":
-                    freshest[gpu.uuid] = host
-    return [
-        CountedGpu(host, gpu)
-        for host in hosts
-        for gpu in host.gpus
-        if gpu.uuid is None or freshest[gpu.uuid] is host
-    ]
+                here = (host.state == "fresh") + (gpu.state == "drained")
+                if here > rank.get(gpu.uuid, -1):
+                    rank[gpu.uuid], freshest[gpu.uuid] = here, host
+    found = []
+    for host in hosts:
+        named = [gpu for gpu in host.gpus if gpu.uuid is not None]
+        twin = bool(named) and all(freshest[gpu.uuid or ""] is not host for gpu in named)
+        found += [
+            CountedGpu(host, gpu)
+            for gpu in host.gpus
+            if (not twin if gpu.uuid is None else freshest[gpu.uuid] is host)
+        ]
+    return found
 
 
 def cluster_totals(hosts: list[HostStatus], counted: list[CountedGpu]) -> Totals:
@@ -167,7 +174,7 @@ class _User:
             user=user,
             gpus=sum(len(gpus) for gpus in self.places.values()),
             idle_gpus=sum(sum(gpus.values()) for gpus in self.places.values()),
-            processes=sum(len(pids) for pids in self.pids.values()),
+            processes=sum(len(pids) for pids in self.pids.values()) or None,
             gpu_memory_used_mib=sum(self.memory) if self.memory else None,
             since=min(self.starts, default=None),
             places=[Place(host=host, gpus=sorted(gpus)) for host, gpus in self.places.items()],

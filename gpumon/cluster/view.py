@@ -11,17 +11,20 @@ from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
-from gpumon.cluster.windows import gpu_key, mig_key
 from gpumon.config import Config
 from gpumon.states import HostState, Named, Window, gpu_state, host_state, mig_state, whole_gpu
 from gpumon.summary import GpuSummary, Holder, HostSummary, MigSummary
 from gpumon.units import duration
+from gpumon.windows import gpu_key, mig_key
 
 SKEW_SECONDS = 30.0
 """A host's clock that is further off than this is worth a note."""
 
+MOST_TWINS = 4
+"""So many hosts that list the same GPUs are named."""
+
 Listings = Mapping[str, list[str]]
-"""UUID of a GPU -> the hosts that list it."""
+"""UUID of a GPU -> the hosts that list it, and not only miss it."""
 
 
 def build(
@@ -50,7 +53,7 @@ def _listings(records: list[Record]) -> Listings:
     for record in records:
         if record.reading is not None:
             for gpu in record.reading.summary.gpus:
-                if gpu.uuid is not None:
+                if gpu.uuid is not None and gpu.missing_since is None:
                     found.setdefault(gpu.uuid, []).append(record.entry.name)
     return found
 
@@ -66,6 +69,7 @@ class _HostView:
         # A host without a reading is one that said nothing: every field of it is unknown.
         self.summary = HostSummary() if record.reading is None else record.reading.summary
         self.errors = self._errors()
+        self.notes = self._notes()
         self.state = self._state()
         self.kind, self.reason = self._reason()
 
@@ -91,7 +95,8 @@ class _HostView:
             memory_total_mib=summary.memory_total_mib,
             memory_available_mib=summary.memory_available_mib,
             errors=self.errors,
-            gpus=[self._gpu(gpu) for gpu in summary.gpus] + self._missing(),
+            notes=self.notes,
+            gpus=[self._gpu(gpu) for gpu in summary.gpus if not self._moved(gpu)] + self._missing(),
         )
 
     def _state(self) -> HostState:
@@ -129,8 +134,11 @@ class _HostView:
         return "no sample", record.sampler_error or f"no sample: the agent answers, but has {old}"
 
     def _errors(self) -> list[str]:
-        notes = [] if self.record.sampler_error is None else [self.record.sampler_error]
-        notes += self.summary.errors
+        told = [] if self.record.sampler_error is None else [self.record.sampler_error]
+        return told + self.summary.errors
+
+    def _notes(self) -> list[str]:
+        notes = []
         skew = self._skew()
         if skew is not None and abs(skew) > SKEW_SECONDS:
             notes.append(
@@ -139,9 +147,12 @@ class _HostView:
             )
         twins = self._twins()
         if twins:
+            named = ", ".join(twins[:MOST_TWINS])
+            if len(twins) > MOST_TWINS:
+                named += f" and {len(twins) - MOST_TWINS} more"
             notes.append(
-                f"lists the same GPUs as {', '.join(twins)}: one machine under two names in hosts, "
-                "or a cloned agent. They are counted once"
+                f"lists the same GPUs as {named}: one machine under two names in hosts, or a "
+                "cloned agent. They are counted once"
             )
         return notes
 
@@ -162,6 +173,10 @@ class _HostView:
             if len(listed) > 1:
                 twins.update(dict.fromkeys(name for name in listed if name != own))
         return list(twins)
+
+    def _moved(self, gpu: GpuSummary) -> bool:
+        """Return whether the agent misses a GPU that is in another host now."""
+        return gpu.missing_since is not None and gpu.uuid in self.listings
 
     def _gpu(self, gpu: GpuSummary) -> GpuStatus:
         window = self._window(gpu_key(gpu))
@@ -238,6 +253,7 @@ def _gpu_status(gpu: GpuSummary, named: Named, mig: list[MigStatus]) -> GpuStatu
         temperature_celsius=gpu.temperature_celsius,
         power_draw_watts=gpu.power_draw_watts,
         enforced_power_limit_watts=gpu.enforced_power_limit_watts,
+        warnings=gpu.warnings,
         mig_mode=gpu.mig_mode,
         mig=mig,
         holders=_together(gpu) if mig else gpu.holders,

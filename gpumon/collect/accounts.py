@@ -1,81 +1,66 @@
-"""Names of uids, from the account database of the host, which may be slow or silent.
-
-The name service may ask a directory server that is down. That must cost names and not the sample:
-one thread asks, and a sample waits for it only a little.
-"""
+"""Names of uids, from the account database of the host, which may be slow or silent."""
 
 from __future__ import annotations
 
 import pwd
-import queue
-import threading
-import time
 from collections.abc import Callable
 
+from gpumon.collect.patience import Patience
 from gpumon.text import clean
 
 SILENT = "the account database does not answer"
 
+NAME_LENGTH = 64
 _PATIENCE_SECONDS = 1.0
-_KEEP_SECONDS = 600.0
-_KEEP_FAILURE_SECONDS = 60.0
 
 
 def look_up(uid: int) -> str | None:
     """Return the login name through NSS, so from LDAP and the like too; None where it has none."""
     try:
-        return clean(pwd.getpwuid(uid).pw_name, 64) or None
+        return clean(pwd.getpwuid(uid).pw_name, NAME_LENGTH) or None
     except (KeyError, OSError):
         return None
 
 
+def account_named(name: str) -> str | None:
+    """Return `name` where there is an account of exactly that name, else None."""
+    try:
+        return name if pwd.getpwnam(name).pw_name == name else None
+    except (KeyError, OSError, ValueError):  # ValueError: a character that no name can have
+        return None
+
+
 class Accounts:
-    """Login names by uid, kept for ten minutes, failures for one."""
+    """Login names by uid, and which names there are.
+
+    What was known stays known while the account database is silent.
+    """
 
     def __init__(
         self,
         look_up: Callable[[int], str | None] = look_up,
         patience: float = _PATIENCE_SECONDS,
+        *,
+        account_named: Callable[[str], str | None] = account_named,
     ) -> None:
-        self._look_up = look_up
-        self._patience = patience
-        self._names: dict[int, tuple[float, str | None]] = {}
-        self._pending: dict[int, threading.Event] = {}
-        self._wanted: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._now = 0.0
-        self._patience_left = 0.0
+        self._names = Patience(look_up, patience)
+        self._accounts = Patience(account_named, patience)
 
     def begin(self, now: float) -> None:
         """Begin a sample at `now` (seconds, monotonic), with new patience."""
-        self._now = now
-        self._patience_left = self._patience
+        self._names.begin(now)
+        self._accounts.begin(now)
 
     def name(self, uid: int) -> tuple[str, str | None]:
         """Return the login name, or "uid:1234", and a note where the database did not answer."""
-        due, name = self._names.get(uid, (0.0, None))
-        if self._now >= due and uid not in self._pending:
-            answered = self._request(uid)
-            if due == 0.0 and self._patience_left > 0:
-                begin = time.monotonic()
-                answered.wait(self._patience_left)
-                self._patience_left -= time.monotonic() - begin
-            due, name = self._names.get(uid, (0.0, None))
-        return name or f"uid:{uid}", SILENT if due == 0.0 else None
+        name, answered = self._names.answer(uid)
+        return name or f"uid:{uid}", None if answered else SILENT
 
-    def _request(self, uid: int) -> threading.Event:
-        """Have the thread ask; return the event that tells of its answer."""
-        answered = self._pending[uid] = threading.Event()
-        self._wanted.put((uid, self._now))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._answer_for_ever, daemon=True)
-            self._thread.start()
-        return answered
+    def known_name(self, uid: int) -> str | None:
+        """Return the login name; None where the database has none or did not answer."""
+        return self._names.answer(uid)[0]
 
-    def _answer_for_ever(self) -> None:
-        while True:
-            uid, asked_at = self._wanted.get()
-            name = self._look_up(uid)
-            keep = _KEEP_FAILURE_SECONDS if name is None else _KEEP_SECONDS
-            self._names[uid] = (asked_at + keep, name)
-            self._pending.pop(uid).set()
+    def exists(self, name: str) -> bool | None:
+        """Return whether there is an account of that name; None: the database did not answer."""
+        found, answered = self._accounts.answer(name)
+        return found is not None if answered else None

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gpumon.collect import nvml
+from gpumon.collect.events import EventSet
 from gpumon.collect.gpu import GpuReader
+from gpumon.collect.health.health import DriverEvent
 from gpumon.collect.moment import Moment, Round
 from gpumon.collect.nvml import Unknown
 from gpumon.collect.questions import MINUTE, GpuLost
@@ -32,13 +34,22 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Devices:
-    """NVML's state between samples. `progress` hears the index of the GPU that is touched next."""
+    """NVML's state between samples. `progress` hears the index of the GPU that is touched next.
+
+    `heard` hears what the driver tells of events, before any GPU is touched.
+    """
 
     def __init__(
-        self, *, skip: Mapping[int, Skipped] | None = None, progress: Callable[[int], None]
+        self,
+        *,
+        skip: Mapping[int, Skipped] | None = None,
+        progress: Callable[[int], None],
+        heard: Callable[[DriverEvent], None],
     ) -> None:
         self._skip = skip or {}
         self._progress = progress
+        self._heard = heard
+        self._events = EventSet()
         self._open = False
         self._readers: dict[int, GpuReader] = {}
         self._known: dict[int, Gpu] = {}
@@ -76,9 +87,14 @@ class Devices:
     def close(self) -> None:
         """Close NVML; the next reading opens it."""
         self._readers.clear()
+        self._events.close()
         if self._open:
             self._open = False
             nvml.stop()
+
+    def no_events(self) -> Mapping[int, str]:
+        """Return why the driver tells no XIDs, by the index of the GPU."""
+        return self._events.refused
 
     def _read_once(self, this: Round) -> tuple[int | None, list[Gpu], str | None]:
         """Return count, rows and what is wrong with all of them, as a sentence."""
@@ -92,15 +108,23 @@ class Devices:
                 return None, self._remembered(str(error)), str(error)
             self._open = True
             self._read_versions()
+        for index, xid in self._events.drain(this.now.monotonic):
+            known = self._known.get(index)
+            if known is not None and known.uuid is not None:
+                self._heard(DriverEvent(known.uuid, xid))
         count = nvml.call("nvmlDeviceGetCount")
         if isinstance(count, Unknown):
-            trouble = f"The driver does not say how many GPUs there are: {count.reason}."
+            trouble = (
+                f"The driver does not say how many GPUs there are: {count.reason}. "
+                "Check: nvidia-smi"
+            )
             self.error_kind = "failed"
             self.close()
             return None, self._remembered(trouble), trouble
         if count != len(self._known):
             # GPUs came or went: every index may mean another GPU now.
             self._readers.clear()
+            self._events.close()
             self._known = {index: Gpu(index=index) for index in range(count)}
         if count == 0:
             # The driver counts its GPUs when it is opened.
@@ -162,6 +186,7 @@ class Devices:
         if reader.known.uuid is not None:
             self._known[index] = reader.known
         if row.error is None:
+            self._events.watch(index, handle, this.now.monotonic)
             return row
         return _with_error(self._known[index], row.error, row.lost)
 

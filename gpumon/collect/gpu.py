@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpumon.collect import memory, nvml, nvml_processes
+from gpumon.collect.health.conditions import RECOVERY_ACTIONS
 from gpumon.collect.memory import LARGEST_BYTES, mib
 from gpumon.collect.mig import MigReader
 from gpumon.collect.moment import Round
@@ -32,6 +33,8 @@ _MOST_MILLIWATTS = 10_000_000
 _MOST_MHZ = 20_000
 _MOST_ERRORS = 2**53
 _UNDER_MIG = Unknown("not available under MIG")
+_NO_MIG = frozenset({nvml.NOT_SUPPORTED, nvml.FUNCTION_NOT_FOUND, nvml.NOT_SUPPORTED_WITH_VGPU})
+"""What a GPU or driver without MIG answers when it is asked for its mode."""
 
 
 class GpuReader:
@@ -62,6 +65,7 @@ class GpuReader:
         self._utilization(sheet)
         self._sensors(sheet)
         self._ecc(sheet)
+        self._wear(sheet)
         self._modes(sheet)
         self._processes(gpu, total, this)
         if questions.failure is not None and questions.asked and not questions.answered:
@@ -95,10 +99,15 @@ class GpuReader:
         return LARGEST_BYTES if isinstance(found.total, Unknown) else found.total
 
     def _mig_mode(self, sheet: Sheet) -> None:
+        gpu = sheet.gpu
         modes = self._ask("nvmlDeviceGetMigMode", keep=MINUTE)
         sheet.put("mig_mode", _first(modes), 0, 1, bool)
+        gpu.unknown.pop("mig", None)
+        if gpu.mig_mode is None and not (isinstance(modes, Unknown) and modes.code in _NO_MIG):
+            # There may be instances, and whole jobs in them, of which the GPU itself shows nothing.
+            gpu.unknown["mig"] = gpu.unknown["mig_mode"]
         if not isinstance(modes, Unknown) and modes[1] in (0, 1) and modes[0] != modes[1]:
-            sheet.gpu.mig_mode_pending = bool(modes[1])
+            gpu.mig_mode_pending = bool(modes[1])
 
     def _utilization(self, sheet: Sheet) -> None:
         """Set the four utilizations. Under MIG the driver has none, some say 0 instead."""
@@ -173,6 +182,21 @@ class GpuReader:
             for kind, error in (("corrected", nvml.CORRECTED), ("uncorrected", nvml.UNCORRECTED))
         }
 
+    def _wear(self, sheet: Sheet) -> None:
+        """Set what is known of broken memory, and what the driver asks for to recover the GPU."""
+        fields = nvml.FIELDS_HEALTH
+        answer = self._questions.ask(
+            "wear", nvml.field_values, self._handle, tuple(fields.values()), keep=MINUTE
+        )
+        values = [answer] * len(fields) if isinstance(answer, Unknown) else answer
+        for field, value in zip(fields, values, strict=True):
+            if field == "recovery_action":
+                sheet.put(field, value, 0, 2**32 - 1, _recovery_action)
+            elif field.endswith(("_pending", "_failure")):
+                sheet.put(field, value, 0, 1, bool)
+            else:
+                sheet.put(field, value, 0, _MOST_ERRORS)
+
     def _modes(self, sheet: Sheet) -> None:
         """Set what only an administrator or the link's power saving changes."""
         mode = self._ask("nvmlDeviceGetComputeMode", keep=MINUTE)
@@ -214,6 +238,11 @@ _CLOCK = "nvmlDeviceGetClockInfo"
 def _first(answer: Any) -> Any:
     """Return the current one of a [current, pending] or [value, period] pair."""
     return answer if isinstance(answer, Unknown) else answer[0]
+
+
+def _recovery_action(number: int) -> str:
+    known = number < len(RECOVERY_ACTIONS)
+    return RECOVERY_ACTIONS[number] if known else f"other_{number}"
 
 
 def _watts(milliwatts: int) -> float:

@@ -24,12 +24,14 @@ NO_PERMISSION = 4
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
 OPERATING_SYSTEM = 17
 LIB_RM_VERSION_MISMATCH = 18
+NOT_SUPPORTED_WITH_VGPU = 22
 ARGUMENT_VERSION_MISMATCH = 25
 UNKNOWN = 999
 
@@ -42,7 +44,7 @@ _WORDS = {
     INSUFFICIENT_SIZE: "more entries at each attempt than room for them",
     8: "the external power cables are not attached",
     DRIVER_NOT_LOADED: "the driver is not loaded",
-    10: "the driver timed out",
+    TIMEOUT: "the driver timed out",
     11: "the driver has an interrupt problem with this GPU",
     LIBRARY_NOT_FOUND: "the driver library was not found",
     FUNCTION_NOT_FOUND: "not offered by this driver",
@@ -53,7 +55,7 @@ _WORDS = {
     LIB_RM_VERSION_MISMATCH: "driver and library have different versions",
     20: "the driver is out of memory",
     21: "no data yet",
-    22: "not supported with this vGPU",
+    NOT_SUPPORTED_WITH_VGPU: "not supported with this vGPU",
     ARGUMENT_VERSION_MISMATCH: "not offered by this driver",
     26: "no longer offered by this driver",
     28: "the GPU was not found",
@@ -79,6 +81,19 @@ FIELDS_ECC_AGGREGATE: tuple[int, int] = (
     pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL,
 )
 """Corrected, uncorrected."""
+FIELDS_HEALTH: dict[str, int] = {
+    "remapped_rows_corrected": pynvml.NVML_FI_DEV_REMAPPED_COR,
+    "remapped_rows_uncorrected": pynvml.NVML_FI_DEV_REMAPPED_UNC,
+    "remapped_rows_pending": pynvml.NVML_FI_DEV_REMAPPED_PENDING,
+    "remapped_rows_failure": pynvml.NVML_FI_DEV_REMAPPED_FAILURE,
+    "retired_pages_corrected": pynvml.NVML_FI_DEV_RETIRED_SBE,
+    "retired_pages_uncorrected": pynvml.NVML_FI_DEV_RETIRED_DBE,
+    "retired_pages_pending": pynvml.NVML_FI_DEV_RETIRED_PENDING,
+    "recovery_action": 230,  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older bindings lack
+}
+"""The model's names and the driver's numbers."""
+XID_EVENT: int = pynvml.nvmlEventTypeXidCriticalError
+ECC_EVENT: int = pynvml.nvmlEventTypeDoubleBitEccError
 
 # How the driver lays out its records in memory (nvml.h, native alignment).
 PROCESS_V1 = struct.Struct("@IQ")
@@ -160,6 +175,12 @@ def as_text(answer: Any) -> str | Unknown:
     if not isinstance(answer, str):
         return Unknown(f"a text was expected, found {type(answer).__name__}")
     return clean(answer) or Unknown("the driver gave an empty text")
+
+
+def address(handle: object) -> int:
+    """Return what tells a handle from others; 0 for one that is none."""
+    value = _guard(ctypes.cast, handle, ctypes.c_void_p)
+    return 0 if isinstance(value, Unknown) else value.value or 0
 
 
 def process_records(

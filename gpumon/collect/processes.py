@@ -12,14 +12,16 @@ import msgspec
 
 from gpumon.collect import procfs
 from gpumon.collect.accounts import Accounts
+from gpumon.collect.command import command_line
 from gpumon.collect.memory import MIB
 from gpumon.collect.moment import Moment
+from gpumon.collect.mps import hide_owner_of_mps
+from gpumon.collect.owners import Owners, Traces
 from gpumon.collect.program import program
 from gpumon.model import Gpu, Process
 from gpumon.text import clean
 
 MOST_ROWS = 2000
-COMMAND_LENGTH = 300
 
 ENDED = "ended, but the driver still lists it"
 HIDDEN = "hidden by the host (hidepid)"
@@ -47,6 +49,7 @@ class _Known(msgspec.Struct):
     program: str | None = None
     command: str | None = None
     started_at: float | None = None
+    traces: Traces | None = None
     denied: str | None = None
     cpu_ticks: int | None = None
     cpu_time: float = 0.0
@@ -56,14 +59,20 @@ class Enricher:
     """Fills the rows of processes; keeps what it knows between samples.
 
     `pids_are_ours`: whether the driver's pids mean processes of this pid namespace. A wrong owner
-    is worse than none, so nothing is looked up otherwise.
+    is worse than none, so nothing is looked up otherwise. `owners` must share the `accounts`.
     """
 
     def __init__(
-        self, *, pids_are_ours: bool, accounts: Accounts | None = None, proc: str = "/proc"
+        self,
+        *,
+        pids_are_ours: bool,
+        accounts: Accounts | None = None,
+        owners: Owners | None = None,
+        proc: str = "/proc",
     ) -> None:
         self._ours = pids_are_ours
         self._accounts = accounts or Accounts()
+        self._owners = owners or Owners(self._accounts, proc=proc)
         self._proc = proc
         self._known: dict[int, _Known] = {}
 
@@ -78,6 +87,7 @@ class Enricher:
                 row.note = NOT_OURS
             return
         self._accounts.begin(now.monotonic)
+        self._owners.begin(now.monotonic, errors)
         by_pid: dict[int, list[Process]] = {}
         for row in rows:
             by_pid.setdefault(row.pid, []).append(row)
@@ -88,6 +98,8 @@ class Enricher:
                 self._known[pid] = known
             for row in same[1:]:
                 _copy(same[0], row)
+        for shown in lists:
+            hide_owner_of_mps(shown or [])
 
     def _describe(self, row: Process, known: _Known | None, now: Moment) -> _Known | None:
         """Fill one row; return what to keep about its process."""
@@ -97,7 +109,7 @@ class Enricher:
             if known is None or known.start_ticks != stat.start_ticks:
                 known = _Known(start_ticks=stat.start_ticks)
             if now.monotonic >= known.refresh_due or known.comm != stat.comm:
-                _refresh(known, folder, stat, now)
+                self._refresh(known, row.pid, stat, now)
         except (FileNotFoundError, ProcessLookupError):
             row.note = ENDED
             if not os.path.isdir(folder) and procfs.is_alive(row.pid):
@@ -114,37 +126,45 @@ class Enricher:
             self._fill_kept(row, known)
         return known
 
+    def _refresh(self, known: _Known, pid: int, stat: procfs.Stat, now: Moment) -> None:
+        """Read what seldom changes: a process may run another program or rewrite its title."""
+        folder = f"{self._proc}/{pid}"
+        uid: int | None = None
+        arguments: list[str] = []
+        denied = None
+        try:
+            arguments = procfs.read_arguments(folder)
+        except PermissionError:
+            denied = COMMAND_DENIED
+        try:
+            uid = procfs.read_uid(folder)
+        except PermissionError:
+            denied = OWNER_DENIED
+        name, command = known.program, known.command
+        if arguments or name is None:  # a zombie has lost its arguments
+            name = program(stat.comm, arguments)
+            command = command_line(arguments)
+        traces = known.traces
+        if traces is None or stat.state != "zombie":  # and what else it showed
+            traces = self._owners.read(pid, uid, name, traces)
+        if procfs.read_stat(folder).start_ticks != known.start_ticks:
+            raise ProcessLookupError("the pid went to another process while it was read")
+        known.uid, known.denied, known.comm = uid, denied, stat.comm
+        known.program, known.command, known.traces = name, command, traces
+        # Without arguments it may just be starting another program: look again with the next one.
+        known.refresh_due = now.monotonic + (_REFRESH_SECONDS if arguments else 0.0)
+
     def _fill_kept(self, row: Process, known: _Known) -> None:
         row.uid = known.uid
+        silent = None
         if known.uid is not None:
             row.user, silent = self._accounts.name(known.uid)
             row.note = row.note or silent
         row.program = known.program
         row.command = known.command
         row.started_at = known.started_at
-
-
-def _refresh(known: _Known, folder: str, stat: procfs.Stat, now: Moment) -> None:
-    """Read what seldom changes: a process may run another program or rewrite its title."""
-    uid: int | None = None
-    arguments: list[str] = []
-    denied = None
-    try:
-        arguments = procfs.read_arguments(folder)
-    except PermissionError:
-        denied = COMMAND_DENIED
-    try:
-        uid = procfs.read_uid(folder)
-    except PermissionError:
-        denied = OWNER_DENIED
-    if procfs.read_stat(folder).start_ticks != known.start_ticks:
-        raise ProcessLookupError("the pid went to another process while it was read")
-    known.uid, known.denied, known.comm = uid, denied, stat.comm
-    if arguments or known.program is None:  # a zombie has lost its arguments
-        known.program = program(stat.comm, arguments)
-        known.command = clean(" ".join(arguments), COMMAND_LENGTH) or None
-    # Without arguments it may just be starting another program: look again with the next sample.
-    known.refresh_due = now.monotonic + (_REFRESH_SECONDS if arguments else 0.0)
+        if known.traces is not None:
+            self._owners.fill(row, known.traces, owner_known=silent is None)
 
 
 def _fill_moment(row: Process, known: _Known, stat: procfs.Stat, now: Moment) -> None:
@@ -168,6 +188,7 @@ def _copy(source: Process, row: Process) -> None:
     """A process on several GPUs is looked up once; what belongs to the GPU stays its own."""
     for field in (
         "user",
+        "user_by",
         "uid",
         "program",
         "command",
@@ -176,6 +197,9 @@ def _copy(source: Process, row: Process) -> None:
         "cpu_percent",
         "memory_used_mib",
         "state",
+        "container",
+        "job",
+        "started_from",
         "note",
     ):
         setattr(row, field, getattr(source, field))

@@ -19,6 +19,9 @@ PID_MAX_LIMIT = 4_194_304
 
 _COMMAND_LINE_BYTES = 16 * 1024
 """An argument list can have megabytes; nobody sees more than its beginning."""
+_CGROUP_BYTES = 64 * 1024
+_ENVIRONMENT_BYTES = 128 * 1024
+_MOUNTS_BYTES = 1024 * 1024
 
 _STATES = {
     "R": "running",
@@ -40,6 +43,8 @@ class Stat(msgspec.Struct, frozen=True):
     comm: bytes
     """The kernel's name of the process: at most 15 bytes, any of them."""
     state: str
+    parent: int
+    """Its pid; 0: none, or none that this pid namespace can see."""
     cpu_ticks: int
     start_ticks: int
     """Since boot; with the pid the identity of the process."""
@@ -59,6 +64,7 @@ def parse_stat(data: bytes) -> Stat:
     return Stat(
         comm=data[opened + 1 : closed],
         state=_STATES.get(state, state),
+        parent=int(rest[1]),
         cpu_ticks=int(rest[11]) + int(rest[12]),
         start_ticks=int(rest[19]),
         resident_pages=int(rest[21]),
@@ -85,6 +91,46 @@ def read_arguments(folder: str) -> list[str]:
     data = _read(f"{folder}/cmdline", _COMMAND_LINE_BYTES)
     data = data.rstrip(b"\0 ")
     return data.decode("utf-8", "replace").split("\0") if data else []
+
+
+def read_cgroups(folder: str) -> str:
+    """Return the cgroups of the process, one line a hierarchy; "" where the kernel has none."""
+    try:
+        return _read(f"{folder}/cgroup", _CGROUP_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def read_environment(folder: str) -> bytes:
+    """Return the environment that the process was started with. Raises ValueError if it is huge."""
+    data = _read(f"{folder}/environ", _ENVIRONMENT_BYTES)
+    if len(data) == _ENVIRONMENT_BYTES:
+        raise ValueError(f"{folder}/environ: {_ENVIRONMENT_BYTES} bytes or more")
+    return data
+
+
+def read_mounts(folder: str) -> str:
+    """Return the mount table of the process, form "mountinfo". Raises ValueError if it is huge.
+
+    Only this file is read in several pieces: the kernel hands out one page at a time.
+    """
+    pieces: list[bytes] = []
+    room = _MOUNTS_BYTES
+    fd = os.open(f"{folder}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while piece := os.read(fd, room):
+            pieces.append(piece)
+            room -= len(piece)
+            if room <= 0:
+                raise ValueError(f"{folder}/mountinfo: more than {_MOUNTS_BYTES} bytes")
+    finally:
+        os.close(fd)
+    return b"".join(pieces).decode("utf-8", "surrogateescape")
+
+
+def mount_namespace(folder: str) -> int:
+    """Return the number of the mount namespace of the process."""
+    return os.stat(f"{folder}/ns/mnt").st_ino
 
 
 def pid_max(proc: str = "/proc") -> int:

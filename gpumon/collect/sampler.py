@@ -1,6 +1,7 @@
 """The sampler: a child process that takes one sample for each line "s" on its standard input.
 
-    python -m gpumon.collect.sampler --interval 5 [--skip JSON] [--progress-fd N]
+    python -m gpumon.collect.sampler --interval 5 [--owners JSON] [--skip JSON] [--progress-fd N]
+        [--state-file PATH] [--kernel-log PATH]
 
 For each sample it writes one frame to standard output: two big-endian uint32, the lengths of
 snapshot and summary, then the JSON of both with their first three fields at defaults. Log lines go
@@ -26,6 +27,8 @@ from collections.abc import Callable
 import msgspec
 
 from gpumon.collect.devices import Skipped
+from gpumon.collect.health.kernel_log import KERNEL_LOG
+from gpumon.collect.owners import OwnerOptions
 from gpumon.collect.snapshot import Collector
 from gpumon.model import encode
 from gpumon.summary import summarize
@@ -118,12 +121,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gpumon.collect.sampler", allow_abbrev=False)
     parser.add_argument("--interval", type=float, required=True, help="seconds between samples")
     parser.add_argument("--skip", type=_skip, default={}, help="GPUs that must not be touched")
+    parser.add_argument("--owners", type=_owners, help="rules for owners of containers")
+    parser.add_argument("--state-file", help="where known GPUs and their last errors are kept")
+    parser.add_argument("--kernel-log", default=KERNEL_LOG, help="where the kernel logs XIDs")
     parser.add_argument("--progress-fd", type=_progress, help="where to tell the GPU in work")
     options = parser.parse_args(arguments)
     _die_with_parent()
     collector = Collector(
         interval=options.interval,
         skip=options.skip,
+        owners=options.owners,
+        kernel_log=options.kernel_log,
+        state_path=options.state_file,
+        log=log,
         **({} if options.progress_fd is None else {"progress": options.progress_fd}),
     )
     # Frames get a descriptor of their own: what a library prints must not get between them.
@@ -142,6 +152,15 @@ def _skip(text: str) -> dict[int, Skipped]:
     except msgspec.MsgspecError as error:
         raise argparse.ArgumentTypeError(
             f'{{"2": {{"uuid": ..., "name": ..., "error": ...}}}} was expected: {error}'
+        ) from None
+
+
+def _owners(text: str) -> OwnerOptions:
+    try:
+        return msgspec.json.decode(text, type=OwnerOptions)
+    except msgspec.MsgspecError as error:
+        raise argparse.ArgumentTypeError(
+            f'{{"rules": [...], "container_socket": ...}} was expected: {error}'
         ) from None
 
 

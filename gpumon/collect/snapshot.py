@@ -6,10 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 
 from gpumon.collect import moment, procfs
+from gpumon.collect.accounts import Accounts
 from gpumon.collect.devices import Devices, Skipped
+from gpumon.collect.health.health import Health
 from gpumon.collect.host import HostReader
 from gpumon.collect.moment import Moment
+from gpumon.collect.owners import OwnerOptions, Owners
 from gpumon.collect.processes import Enricher
+from gpumon.collect.unattributed import unattributed
 from gpumon.model import HostSnapshot
 from gpumon.text import clean
 from gpumon.version import __version__
@@ -19,11 +23,17 @@ def _nowhere(index: int) -> None:
     """Progress for which nobody waits."""
 
 
+def _unheard(text: str) -> None:
+    """Log lines that nobody reads."""
+
+
 class Collector:
     """Takes samples of this host; keeps NVML open and remembers the sample before.
 
     `interval`: seconds between samples, told in the snapshot. `skip`: GPUs by index that are not
-    touched. `progress` hears the index of the GPU that is touched next, -1 when none is.
+    touched. `progress` hears the index of the GPU that is touched next, -1 when none is. `owners`:
+    how a container of root's becomes a person's. `kernel_log` and `state_path`: where XIDs are read
+    and what must outlive the process is kept. `log` hears what has no place in a snapshot.
     """
 
     def __init__(
@@ -32,14 +42,22 @@ class Collector:
         interval: float,
         skip: Mapping[int, Skipped] | None = None,
         progress: Callable[[int], None] = _nowhere,
+        owners: OwnerOptions | None = None,
+        kernel_log: str | None = None,
+        state_path: str | None = None,
+        log: Callable[[str], None] = _unheard,
         clock: Callable[[], Moment] = moment.now,
     ) -> None:
         self._interval = interval
         self._clock = clock
-        self._devices = Devices(skip=skip, progress=progress)
+        self._health = Health(kernel_log=kernel_log, state_path=state_path, log=log, now=clock())
+        self._devices = Devices(skip=skip, progress=progress, heard=self._health.driver_event)
         self._in_host_namespace = procfs.in_initial_pid_namespace()
+        accounts = Accounts()
         self._enricher = Enricher(
-            pids_are_ours=self._in_host_namespace or os.environ.get("GPUMON_PIDS_ARE_MINE") == "1"
+            pids_are_ours=self._in_host_namespace or os.environ.get("GPUMON_PIDS_ARE_MINE") == "1",
+            accounts=accounts,
+            owners=Owners(accounts, owners),
         )
         self._host = HostReader()
 
@@ -52,9 +70,13 @@ class Collector:
         errors: list[str] = []
         # A pid namespace can have a limit of its own, while the driver speaks of the host's pids.
         pid_max = procfs.pid_max() if self._in_host_namespace else procfs.PID_MAX_LIMIT
+        self._health.begin(now)
         count, gpus = self._devices.read(now, pid_max, errors)
+        for gpu in gpus:
+            gpu.unattributed_mib = unattributed(gpu)  # before long lists of processes are cut
         # NVML may have taken its time: processes are measured by the clock after it.
         self._enricher.enrich(gpus, self._clock(), errors)
+        self._health.finish(count, gpus, self._devices.no_events(), errors)
         return HostSnapshot(
             hostname=clean(os.uname().nodename),
             time=round(now.wall, 3),
@@ -70,5 +92,6 @@ class Collector:
         )
 
     def close(self) -> None:
-        """Close NVML. Not while `sample` runs."""
+        """Close NVML, and keep what is not kept yet. Not while `sample` runs."""
+        self._health.close()
         self._devices.close()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 
 from gpumon.agent.app import binds, make_app
+from gpumon.agent.child import sampler_command
 from gpumon.agent.supervisor import Supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.http.auth import Tokens
 from gpumon.http.server import Site
+
+WITHOUT_TLS = "tls: a ca without cert and key, so this machine's own agent answers without TLS."
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,16 +27,27 @@ def run(arguments: argparse.Namespace) -> int:
         },
     )
     set_up_logging()
-    supervisor = Supervisor(interval=config.agent.sample_interval)
+    supervisor = make_supervisor(config)
     return run_daemon([agent_site(config, supervisor)], supervisor.run())
+
+
+def make_supervisor(config: Config) -> Supervisor:
+    """Return the supervisor of this host's sampler, as the configuration wants it."""
+    return Supervisor(
+        interval=config.agent.sample_interval,
+        limits=config.limits,
+        command=sampler_command(config.agent),
+    )
 
 
 def agent_site(config: Config, supervisor: Supervisor) -> Site:
     """Return the agent as a site, open as far as the configuration allows."""
     tokens = None if config.token_file is None else Tokens.load(config.token_file)
-    addresses, warning = binds(config, tokens)
+    addresses, warning = binds(config)
     if warning is not None:
         log.warning(warning)
-    return Site(
-        name="agent", app=make_app(supervisor.latest, tokens), binds=addresses, tls=config.tls
-    )
+    tls = config.tls
+    if tls is not None and tls.cert is None:
+        log.warning(WITHOUT_TLS)
+        tls = None
+    return Site(name="agent", app=make_app(supervisor.latest, tokens), binds=addresses, tls=tls)

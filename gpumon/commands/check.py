@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import json
 import logging
 import os
@@ -15,11 +14,13 @@ from typing import Any, TextIO
 
 import msgspec
 
+from gpumon.agent.app import binds
+from gpumon.commands.agent import WITHOUT_TLS
 from gpumon.config import Config, TlsConfig
 from gpumon.config.loader import load
 from gpumon.errors import ConfigError, StartError
 from gpumon.http.auth import Tokens
-from gpumon.http.sockets import join_address
+from gpumon.http.sockets import is_loopback, join_address
 from gpumon.http.tls import server_context
 from gpumon.text import clean
 
@@ -93,10 +94,7 @@ def _lines(config: Config) -> Iterator[str]:
         f"page     {join_address(web.bind, config.web_port)}, "
         f'path {web.prefix or "/"}, title "{web.title}"'
     )
-    yield (
-        f"agent    {join_address(_agent_bind(config), config.rpc_port)}, {scheme}, "
-        f"a sample every {agent.sample_interval:g} s"
-    )
+    yield (f"agent    {binds(config)[0][0]}, {scheme}, a sample every {agent.sample_interval:g} s")
     yield f"token    {config.token_file or 'none'}"
     yield f"tls      {_tls_words(config.tls)}"
     yield f"polls    every {config.poll_interval:g} s, {config.rpc_timeout:g} s at most for a host"
@@ -146,17 +144,9 @@ def _tls_fault(config: Config) -> str | None:
     return None
 
 
-def _agent_bind(config: Config) -> str:
-    """Return where the agent would answer: loopback alone, unless it may answer to others."""
-    bind = config.agent.bind
-    if config.token_file is None and not config.agent.allow_anonymous and not _is_loopback(bind):
-        return "127.0.0.1"
-    return bind
-
-
 def _doubts(config: Config) -> Iterator[str]:
     agent, web, tls = config.agent, config.web, config.tls
-    if not _is_loopback(agent.bind):
+    if not is_loopback(agent.bind):
         if agent.allow_anonymous:
             yield (
                 "agent.allow_anonymous: whoever reaches port "
@@ -167,7 +157,12 @@ def _doubts(config: Config) -> Iterator[str]:
                 "token_file: no token, so the agent answers on loopback only. "
                 "Set one on every host, and on the server that asks them."
             )
-    if not _is_loopback(web.bind):
+    if agent.container_socket is not None and not os.path.exists(agent.container_socket):
+        yield (
+            "agent.container_socket: not there, or not for this user to see: "
+            f"{agent.container_socket}. Names and labels of containers would be missing."
+        )
+    if not is_loopback(web.bind):
         yield (
             f"web.bind: the page has no login, and whoever reaches {web.bind} port "
             f"{config.web_port} sees it."
@@ -178,7 +173,7 @@ def _doubts(config: Config) -> Iterator[str]:
     if config.web_port == config.rpc_port:
         yield f"web_port and rpc_port are both {config.web_port}: they can't run on one machine."
     if tls is not None and tls.cert is None:
-        yield "tls: a ca without cert and key, so this machine's own agent answers without TLS."
+        yield WITHOUT_TLS
     if not config.hosts:
         yield 'hosts: none, so the page stays empty. Write "- self" for this machine.'
     yield from _open_wires(config)
@@ -188,18 +183,11 @@ def _open_wires(config: Config) -> Iterator[str]:
     open_hosts = [
         host.name
         for host in config.hosts
-        if host.source == "xmlrpc" and not host.tls and not _is_loopback(host.host)
+        if host.source == "xmlrpc" and not host.tls and not is_loopback(host.host)
     ]
     if config.token_file is not None and open_hosts:
         named = ", ".join(open_hosts[:3]) + (", ..." if len(open_hosts) > 3 else "")
         yield f"tls: the token travels unencrypted to {len(open_hosts)} of the hosts: {named}."
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager

@@ -9,8 +9,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from gpumon.http.server import Site, open_sockets, serve, stop_on_signals
+from gpumon.http.tls import server_context
 
 log = logging.getLogger("gpumon")
+
+WELCOME = {"web": "the page is on", "agent": "the agent answers on"}
+"""What a person is told, by the site's name, before the address."""
 
 
 def set_up_logging() -> None:
@@ -31,9 +35,13 @@ def run_daemon(sites: list[Site], *background: Coroutine[Any, Any, None]) -> int
     """
     try:
         for site in sites:
+            if site.tls is not None:
+                server_context(site.tls)
+        opened = [(site, open_sockets(site)) for site in sites]
+        for site, addresses in opened:  # all of it works, so nothing is told that then fails
             scheme = "http" if site.tls is None else "https"
-            for address in open_sockets(site):
-                log.info("%s on %s://%s/", site.name, scheme, address)
+            for address in addresses:
+                log.info("%s %s://%s/", WELCOME[site.name], scheme, address)
         return asyncio.run(_run(sites, background))
     finally:
         for work in background:

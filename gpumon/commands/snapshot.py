@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import shutil
 import time
 
-from gpumon.agent.supervisor import take_one
+from gpumon.commands.one_sample import one_sample
 from gpumon.errors import CollectError
 from gpumon.model import encode
 from gpumon.terminal.snapshot import render
@@ -17,9 +16,7 @@ PIPE_WIDTH = 120
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the snapshot; 1 when the driver could not be asked, which is said on stderr."""
-    # What the sampler has to say stands in the snapshot or in the error: once is enough.
-    logging.disable(logging.WARNING)
-    snapshot = take_one()
+    snapshot = one_sample()
     if snapshot.gpu_count is None and not arguments.json:
         raise CollectError(snapshot.error_kind or "failed", "\n".join(snapshot.errors))
     if arguments.json:

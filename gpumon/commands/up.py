@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from gpumon.agent.supervisor import Supervisor, take_one
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.poller import poll_forever
 from gpumon.commands import demo
-from gpumon.commands.agent import agent_site
+from gpumon.commands.agent import agent_site, make_supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
+from gpumon.commands.one_sample import one_sample
 from gpumon.commands.web import web_site
 from gpumon.config.loader import load
 from gpumon.errors import CollectError
@@ -27,9 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     set_up_logging()
     if arguments.or_demo and (reason := _nothing_to_show()) is not None:
-        log.warning("%s This is the demo instead: an invented cluster, marked SIMULATED.", reason)
+        log.warning("%s", reason)
+        log.warning("So this is the demo: an invented cluster, marked SIMULATED on every face.")
         return demo.serve(config, hosts=demo.HOSTS, seed=0)
-    supervisor, fleet = Supervisor(interval=config.agent.sample_interval), Fleet(config)
+    supervisor, fleet = make_supervisor(config), Fleet(config)
     return run_daemon(
         [agent_site(config, supervisor), web_site(config, fleet)],
         supervisor.run(),
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _nothing_to_show() -> str | None:
     """Return why this machine has no GPU to show, as a sentence; None when it has one."""
     try:
-        snapshot = take_one()
+        snapshot = one_sample()
     except CollectError as error:
-        return f"No GPU of this machine can be shown: {error}."
+        return str(error)
     if snapshot.gpu_count is None:
         return " ".join(snapshot.errors)
     return None if snapshot.gpu_count else "The NVIDIA driver of this machine names no GPU."

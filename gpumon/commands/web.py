@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Coroutine
 from typing import Any
 
-from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.poller import poll_forever
+from gpumon.commands.agent import make_supervisor
 from gpumon.commands.daemon import run_daemon, set_up_logging
 from gpumon.config import Config
 from gpumon.config.loader import load
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     set_up_logging()
     fleet = Fleet(config)
     sampled_here = any(entry.source == "self" for entry in config.hosts)
-    supervisor = Supervisor(interval=config.agent.sample_interval) if sampled_here else None
+    supervisor = make_supervisor(config) if sampled_here else None
     work: list[Coroutine[Any, Any, None]] = [poll_forever(fleet, config, supervisor=supervisor)]
     if supervisor is not None:
         work.append(supervisor.run())

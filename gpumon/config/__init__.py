@@ -5,6 +5,7 @@ kinds.py      what a value may look like, in code and in words
 settings.py   the table of all settings
 target.py     one host as people write it
 hosts.py      the list of hosts, and their names
+rules.py      one rule of agent.owner_rules
 walk.py       the steps through a document: into a mapping, to a value
 file.py       which file it is, and its text
 loader.py     reads all of it by the table, lays variables and flags over it
@@ -13,6 +14,14 @@ The types stand here; `load` is imported from `loader`, by the commands that rea
 of the states need a type only, and should not pay for a YAML parser.
 """
 
-from gpumon.config.types import AgentConfig, Config, HostEntry, Limits, TlsConfig, WebConfig
+from gpumon.config.types import (
+    AgentConfig,
+    Config,
+    HostEntry,
+    Limits,
+    OwnerRule,
+    TlsConfig,
+    WebConfig,
+)
 
-__all__ = ["AgentConfig", "Config", "HostEntry", "Limits", "TlsConfig", "WebConfig"]
+__all__ = ["AgentConfig", "Config", "HostEntry", "Limits", "OwnerRule", "TlsConfig", "WebConfig"]

@@ -10,10 +10,11 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpumon.config.document import Items, Node, Scalar
 from gpumon.config.faults import Refused, quote
+from gpumon.config.types import OwnerRule
 from gpumon.text import clean
 
 _TRUE = frozenset({"true", "yes", "on"})
@@ -22,7 +23,7 @@ _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})\Z")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?\Z")
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\Z")
 
-Value = bool | int | float | str | Path | list[str]
+Value = bool | int | float | str | Path | OwnerRule | list[Any]
 
 
 class Kind(Protocol):
@@ -158,7 +159,7 @@ class ListOf:
     def expected(self) -> str:
         return f"a list, each item {self.item.expected}"
 
-    def read(self, node: Node) -> list[str]:
+    def read(self, node: Node) -> list[Any]:
         """Judge the list itself; the loader reads it item by item, to tell all faults at once."""
         if isinstance(node, Items):
             return []

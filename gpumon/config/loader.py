@@ -76,7 +76,19 @@ def _file_values(top: Mapping[str, Node], folder: Path, faults: Faults) -> dict[
         value = _value(setting, node, name, faults, _without(setting))
         if value is not None:
             values[name] = _from(folder, value)
+    _refuse_labels_without_socket(nodes, values, faults)
     return values
+
+
+def _refuse_labels_without_socket(
+    nodes: Mapping[str, Node], values: Mapping[str, Any], faults: Faults
+) -> None:
+    rules = "agent.owner_rules"
+    by_label = any(rule.label is not None for rule in values.get(rules, ()))
+    if by_label and "agent.container_socket" not in nodes:
+        refused = Refused("none", "Add container_socket: /run/docker.sock to the section agent.")
+        expected = "agent.container_socket, since labels are asked of the container runtime"
+        faults.at(nodes[rules].line, sentence(rules, expected, refused, ""))
 
 
 def _refuse_half_of_tls(node: Fields, fields: Mapping[str, Node], faults: Faults) -> None:
@@ -130,7 +142,7 @@ def _value(setting: Setting, node: Node, path: str, faults: Faults, instead: str
             member, f"{path}[{index}]", item.read, faults, expected=item.expected, instead=instead
         )
         if read is not None:
-            items.append(str(read))
+            items.append(read)
     return items
 
 

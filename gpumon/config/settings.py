@@ -17,6 +17,7 @@ from gpumon.config.kinds import (
     UrlPrefix,
     YesNo,
 )
+from gpumon.config.rules import OwnerRuleKind
 from gpumon.config.types import Config
 
 PORT = Number(1, 65535, whole=True)
@@ -100,6 +101,21 @@ _ALL = (
         name="agent.allow_anonymous",
         kind=YesNo(),
         help="Whether the agent answers beyond loopback to callers without a token.",
+    ),
+    Setting(
+        name="agent.state_file",
+        kind=FilePath(),
+        help="File in which the agent remembers this host's GPUs and their last faults.",
+    ),
+    Setting(
+        name="agent.container_socket",
+        kind=FilePath(),
+        help="Socket of Docker or Podman, to be asked for names and labels of containers.",
+    ),
+    Setting(
+        name="agent.owner_rules",
+        kind=ListOf(OwnerRuleKind()),
+        help="How a container of root's becomes a person's; the first rule that fits wins.",
     ),
     Setting(
         name="web.bind",

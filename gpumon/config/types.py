@@ -33,6 +33,21 @@ class TlsConfig(msgspec.Struct, kw_only=True, frozen=True):
     ca: Path | None = None
 
 
+class OwnerRule(msgspec.Struct, kw_only=True, frozen=True):
+    """One rule that turns a container of root's into a person: exactly one of the first four."""
+
+    label: str | None = None
+    """The label of the container that holds the name."""
+    environment: str | None = None
+    """The variable of the process that holds the name."""
+    home_mount: bool = False
+    """The name is that of the one folder /home/NAME that the container was given."""
+    container_name: str | None = None
+    """A regular expression whose group "user" is the name, in the name of the container."""
+    any: bool = False
+    """Whether a name counts that is no account of the host."""
+
+
 class AgentConfig(msgspec.Struct, kw_only=True, frozen=True):
     """The agent on a GPU host."""
 
@@ -40,6 +55,11 @@ class AgentConfig(msgspec.Struct, kw_only=True, frozen=True):
     """An IP address without brackets, or "localhost"."""
     sample_interval: float = 5.0
     allow_anonymous: bool = False
+    state_file: Path | None = None
+    """What the agent must know after a restart. None: in systemd's StateDirectory=, if any."""
+    container_socket: Path | None = None
+    """The socket of Docker or Podman, to be asked for names and labels of containers."""
+    owner_rules: list[OwnerRule] = []
 
 
 class WebConfig(msgspec.Struct, kw_only=True, frozen=True):

@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-from gpumon.errors import StartError
+from gpumon.errors import SetupError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Tokens:
     def load(cls, path: Path | str) -> Tokens:
         """Return the tokens in the file at `path`: one a line; blank lines and "# ..." don't count.
 
-        Logs a warning when others may read the file. Raises StartError when it can't be used.
+        Logs a warning when others may read the file. Raises SetupError when it can't be used.
         """
         path = Path(path)
         try:
@@ -48,17 +48,17 @@ class Tokens:
                 status = os.fstat(file.fileno())
                 lines = [line.strip() for line in file]
         except FileNotFoundError as error:
-            raise StartError(f"token_file: {path} does not exist; {_MAKE_ONE}") from error
+            raise SetupError(f"token_file: {path} does not exist; {_MAKE_ONE}") from error
         except UnicodeDecodeError as error:
-            raise StartError(f"token_file: {path} is not a text file; {_MAKE_ONE}") from error
+            raise SetupError(f"token_file: {path} is not a text file; {_MAKE_ONE}") from error
         except OSError as error:
-            raise StartError(
+            raise SetupError(
                 f"token_file: {path} can't be read ({error.strerror}); the user that runs gpumon "
                 "must be allowed to read it"
             ) from error
         tokens = [line for line in lines if line and not line.startswith("#")]
         if not tokens:
-            raise StartError(f"token_file: {path} holds no token; {_MAKE_ONE}")
+            raise SetupError(f"token_file: {path} holds no token; {_MAKE_ONE}")
         warning = _exposed(path, status)
         if warning is not None:
             log.warning("%s", warning)

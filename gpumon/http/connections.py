@@ -36,6 +36,8 @@ class Connection(TCPServer):
         assert isinstance(protocol, H11Protocol)
         protocol._check_protocol = _no_upgrade  # type: ignore[method-assign]
         await super()._read_data()
+        # The client has left. Hypercorn would keep the connection open until its idle timer ends.
+        await self.idle_task.stop()
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, Updated):

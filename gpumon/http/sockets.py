@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
+import os
 import socket
 
 from gpumon.errors import StartError
@@ -19,6 +21,14 @@ def join_address(host: str, port: int) -> str:
     """Return "host:port", with brackets around an IPv6 address."""
     host = host.strip("[]")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address, in brackets or not, or "localhost" leads to this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_bind(bind: str) -> tuple[str, int]:
@@ -145,6 +155,8 @@ def _who_listens(port: int) -> str:
         for connection in psutil.net_connections(kind="tcp"):
             listening = connection.status == psutil.CONN_LISTEN
             if listening and tuple(connection.laddr)[1:] == (port,) and connection.pid:
+                if connection.pid == os.getpid():
+                    return "this process itself (web_port and rpc_port must differ)"
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
     except (psutil.Error, OSError):
         pass  # the sentence stands without it

@@ -6,16 +6,16 @@ import ssl
 from pathlib import Path
 
 from gpumon.config import TlsConfig
-from gpumon.errors import StartError
+from gpumon.errors import SetupError
 
 
 def server_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return the context of a server: TLS 1.2 or newer; with `ca`, clients must show a certificate.
 
-    Raises StartError with the file and what is wrong with it.
+    Raises SetupError with the file and what is wrong with it.
     """
     if tls.cert is None:
-        raise StartError(
+        raise SetupError(
             "tls.cert is not set: to serve HTTPS, config.yml needs tls: {cert: FILE, key: FILE}"
         )
     for name, path in (("tls.cert", tls.cert), ("tls.key", tls.key), ("tls.ca", tls.ca)):
@@ -29,7 +29,7 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
         # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
         context.load_cert_chain(tls.cert, key, password=lambda: "")
     except (ssl.SSLError, OSError) as error:
-        raise StartError(
+        raise SetupError(
             f"certificate tls.cert {tls.cert} and key tls.key {key} can't be used: "
             f"{_reason(error)}; both must be PEM, belong to each other, and the key must have "
             "no password"
@@ -38,7 +38,7 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
         try:
             context.load_verify_locations(tls.ca)
         except (ssl.SSLError, OSError) as error:
-            raise StartError(
+            raise SetupError(
                 f"tls.ca {tls.ca} can't be used: {_reason(error)}; it must hold one or more "
                 "certificates in PEM"
             ) from error
@@ -50,7 +50,7 @@ def _readable(name: str, path: Path) -> None:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise StartError(
+        raise SetupError(
             f"{name}: {path} can't be read ({error.strerror}); the user that runs gpumon must be "
             "allowed to read it"
         ) from error

@@ -93,7 +93,7 @@ SERVING = (
         memory=(0.85, 0.93),
         use=(14, 55),
         swing=18,
-        container="vllm-chat",
+        container="docker 9c1f0a7d3b52 (vllm-chat)",
     ),
     Work(
         program="tritonserver",
@@ -101,7 +101,7 @@ SERVING = (
         memory=(0.2, 0.6),
         use=(12, 40),
         swing=10,
-        container="triton",
+        container="docker 4be07c61d8fa (triton)",
     ),
 )
 FORGOTTEN = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpumon.cluster.models import short_model
-from gpumon.cluster.windows import advance, gpu_key, mig_key
 from gpumon.config import Limits
 from gpumon.model import Gpu, HostSnapshot, MigInstance, Process
 from gpumon.states import HostState, Named, gpu_state, is_held, mig_state, occupants, whole_gpu
@@ -11,6 +10,7 @@ from gpumon.summary import GpuSummary, MigSummary, summarize
 from gpumon.terminal.table import Column, flow, table
 from gpumon.text import clean
 from gpumon.units import UNKNOWN, cut, duration, mib
+from gpumon.windows import advance, gpu_key, mig_key
 
 NARROW = 60
 """Below this many columns the processes are indented less, to keep their programs."""
@@ -101,6 +101,9 @@ class GpuRows:
                 words = clean(note, LONGEST_NOTE).split()
                 lines += [indent + part for part in flow(words, inner, indent="  ")]
             lines += [indent + next(left) for _ in owned]
+        ways = _ways([process for _, owned in below for process in owned])
+        if ways:
+            lines += flow(f"* owner by {', '.join(ways)}".split(), self._width, indent="  ")
         return lines
 
     def _named(self, gpu: GpuSummary) -> tuple[Named, list[Named]]:
@@ -168,14 +171,18 @@ def _mig_cells(gpu: Gpu, instance: MigInstance, state: str) -> list[str]:
 
 def _process_cells(process: Process) -> list[str]:
     program = clean(process.program) or UNKNOWN
-    extras = [clean(extra) for extra in (process.container, process.job, process.note) if extra]
+    told = (process.container, process.job, process.started_from, process.note)
+    extras = [clean(extra) for extra in told if extra]
     if process.state == "zombie":
         extras.append("zombie")
     if extras:
         program += f" ({', '.join(extras)})"
+    user = clean(process.user)
+    if user and process.user_by is not None:
+        user += "*"
     return [
         str(process.pid),
-        clean(process.user) or UNKNOWN,
+        user or UNKNOWN,
         "+".join(_KINDS.get(kind, "?") for kind in process.kinds) or UNKNOWN,
         mib(process.gpu_memory_used_mib),
         _with_unit(process.sm_utilization_percent, "%"),
@@ -185,6 +192,12 @@ def _process_cells(process: Process) -> list[str]:
     ]
 
 
+def _ways(processes: list[Process]) -> list[str]:
+    """Return how owners were found out where it took more than the uid, each way once."""
+    found = (p.user_by for p in processes if clean(p.user) and p.user_by is not None)
+    return [clean(way) for way in dict.fromkeys(found)]
+
+
 def _order(process: Process) -> tuple[bool, int, int]:
     """Sort those who compute before displays, then by memory, most first."""
     memory = process.gpu_memory_used_mib
@@ -192,8 +205,10 @@ def _order(process: Process) -> tuple[bool, int, int]:
 
 
 def _remarks(gpu: Gpu) -> list[str]:
-    """Return what else there is to know: a pending change, and why something is unknown."""
+    """Return what else there is to know: memory, a pending change, why something is unknown."""
     notes = []
+    if gpu.unattributed_mib is not None and gpu.unattributed_mib > 0:
+        notes.append(f"unattributed {mib(gpu.unattributed_mib)}")
     if gpu.mig_mode_pending is not None:
         notes.append(f"MIG will be {'on' if gpu.mig_mode_pending else 'off'} after the next reset")
     if gpu.error is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 AGENT_LOG = "On the host: journalctl -u gpumon-agent"
 
 _HOST: dict[str, str] = {
-    "refused": "On the host: systemctl status gpumon-agent",
+    "refused": "Is 'gpumon agent' running on the host?",
     "no route": "Is the host up? Look at its network and at firewalls on the way",
     "name not found": "Correct the name in config.yml or in DNS",
-    "timed out": "Is the host up? Then on it: systemctl status gpumon-agent",
+    "timed out": "Is the host up, and 'gpumon agent' running on it?",
     "bad answer": "Is it gpumon that listens there? Else update the agent",
     "wrong token": "Give agent and server the same token",
     "version too old": "Update the agent on the host",

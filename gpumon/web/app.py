@@ -73,6 +73,7 @@ class _Site:
         )
         self._renderings = Renderings()
         self.app = app = bottle.Bottle()
+        app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
         app.default_error_handler = self._error
         for path in ("/", "/index", "/gpus", "/gpus/"):
@@ -110,15 +111,17 @@ class _Site:
             return self._status_text(vary)
 
         def render(status: ClusterStatus, root: str, refreshing: bool) -> bytes:
+            view = front.front(status)
             return self._page(
                 "front.tpl",
                 status,
                 root,
                 refreshing,
-                title=f"{status.totals.gpus.free} free - {self._brand}",
+                title=f"{front.headline(status)} - {self._brand}",
                 here="",
                 twin="status.json",
-                view=front.front(status),
+                view=view,
+                starred=view.starred,
                 details=details_of(status),
             )
 
@@ -143,6 +146,7 @@ class _Site:
         def page(status: ClusterStatus, root: str, refreshing: bool) -> bytes:
             shown, detail = _named(status, key) or host, self._detail(key)
             here = f"host/{segment(key)}"
+            said = host_page(shown, detail, status.time)
             return self._page(
                 "host.tpl",
                 status,
@@ -153,7 +157,8 @@ class _Site:
                 twin=f"{here}.json",
                 host=shown,
                 row=host_row(shown),
-                page=host_page(shown, detail),
+                page=said,
+                starred=said.starred,
                 detail=detail,
             )
 
@@ -178,6 +183,7 @@ class _Site:
                 twin=f"{here}.json",
                 answer=found,
                 summary=summary_words(found),
+                starred=any(held.user_by is not None for held in found.gpus),
             )
 
         if wants_json:
@@ -296,7 +302,6 @@ class _Site:
 _ERRORS = {
     404: "There is nothing at this address.",
     405: "This address can only be read: use GET or HEAD.",
-    500: "The server could not make this answer; its log says why.",
 }
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from gpumon.cluster.status import ClusterStatus, ModelTotals
 from gpumon.states import GPU_STATES, GpuState
-from gpumon.units import clock, duration
+from gpumon.units import UNKNOWN, clock, duration
+from gpumon.web.holding import owners_by_rule
 from gpumon.web.hosts import HostRow, host_row
 from gpumon.web.waste import Waste, longest_idle, wasted
 from gpumon.web.words import counted
@@ -16,46 +17,103 @@ SIMULATED = "SIMULATED: these hosts and numbers are invented"
 NO_HOSTS = "No hosts are configured. Write them into config.yml, then reload the server:"
 EXAMPLE_HOSTS = ("hosts:", "  - gpu-host-1", "  - gpu-host-2")
 NO_ANSWER = "No host has answered yet."
+NO_GPUS = "No GPU is known: the hosts say why."
 NO_WASTE = "Nothing is known to be wasted or broken."
 NO_USERS = "Nobody holds a GPU, as far as the hosts answer."
+BY_RULE = (
+    "* owner by rule, not by the user that the process runs as: the page of the host says how."
+)
 NOTHING_FREE = "No GPU is free right now."
+NOT_KNOWN_FREE = "No GPU is known to be free right now."
+MIG_COUNTS = (
+    "A GPU in MIG mode counts once in the totals. In this table its instances count, each under "
+    "its profile."
+)
 
 
 class Front(NamedTuple):
     """What stands between head and foot, in the order in which people ask."""
 
     models: list[ModelTotals]
-    nothing_free: bool
+    no_models: str
+    """Why `models` is empty, as a sentence."""
+    mig: bool
+    """Whether MIG instances are among `models`."""
+    nothing_free: str
+    """A sentence when no GPU is free, or none is known to be; else ""."""
     ask: list[Waste]
     """Whom to ask when nothing is free: the GPUs that are idle longest."""
     hosts: list[HostRow]
     waste: list[Waste]
+    by_rule: set[str]
+    """Users who hold something on fresh hosts as owners by a rule."""
+    starred: bool
+    """Whether anybody is marked as owner by a rule, so that the mark needs its words."""
 
 
 def front(status: ClusterStatus) -> Front:
     """Return everything that the front page says about `status`."""
     waste = wasted(status)
-    nothing_free = bool(status.models) and not any(m.counts.free for m in status.models)
+    hosts = [host_row(host) for host in status.hosts]
+    nothing_free = _nothing_free(status)
     return Front(
         models=status.models,
+        no_models=NO_GPUS if any(host.state != "never" for host in status.hosts) else NO_ANSWER,
+        mig=any(gpu.mig for host in status.hosts for gpu in host.gpus),
         nothing_free=nothing_free,
         ask=longest_idle(waste, 5) if nothing_free else [],
-        hosts=[host_row(host) for host in status.hosts],
+        hosts=hosts,
         waste=waste,
+        by_rule=owners_by_rule(
+            gpu for host in status.hosts if host.state == "fresh" for gpu in host.gpus
+        ),
+        starred=any(held.by_rule for row in hosts for held in row.held),
     )
 
 
-def counts(status: ClusterStatus) -> list[tuple[GpuState, int]]:
-    """Return GPUs by state; drained ones only where there are any."""
+def _nothing_free(status: ClusterStatus) -> str:
+    if not status.models or any(model.counts.free for model in status.models):
+        return ""
+    unknown = any(model.counts.unknown for model in status.models) or _mute_hosts(status)
+    return NOT_KNOWN_FREE if unknown else NOTHING_FREE
+
+
+def _mute_hosts(status: ClusterStatus) -> int:
+    """Return how many hosts never told how many GPUs they have."""
+    return sum(host.gpu_count is None and not host.gpus for host in status.hosts)
+
+
+def _nothing_told(status: ClusterStatus) -> bool:
+    return status.totals.gpus.total == 0 and _mute_hosts(status) > 0
+
+
+def counts(status: ClusterStatus) -> list[tuple[GpuState, str]]:
+    """Return GPUs by state, "-" as long as nobody told of any; drained ones only where there are
+    any.
+    """
     numbers = status.totals.gpus
     found: list[tuple[GpuState, int]] = [(state, getattr(numbers, state)) for state in GPU_STATES]
-    return [(state, number) for state, number in found if number or state != "drained"]
+    unknown = _nothing_told(status)
+    return [
+        (state, UNKNOWN if unknown else str(number))
+        for state, number in found
+        if number or state != "drained"
+    ]
+
+
+def headline(status: ClusterStatus) -> str:
+    """Return what a browser's tab says: "54 free"."""
+    return f"{dict(counts(status))['free']} free"
 
 
 def size(status: ClusterStatus) -> str:
-    """Return "504 GPUs on 63 hosts"."""
-    totals = status.totals
-    return f"{counted(totals.gpus.total, 'GPU')} on {counted(totals.hosts, 'host')}"
+    """Return "504 GPUs on 63 hosts", "496 GPUs on 62 of 63 hosts" where one tells of none."""
+    totals, mute = status.totals, _mute_hosts(status)
+    hosts = counted(totals.hosts, "host")
+    if _nothing_told(status):
+        return f"{UNKNOWN} GPUs on {hosts}"
+    where = f"{totals.hosts - mute} of {hosts}" if mute else hosts
+    return f"{counted(totals.gpus.total, 'GPU')} on {where}"
 
 
 def as_of(status: ClusterStatus) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus
@@ -18,6 +18,8 @@ class Held(NamedTuple):
     gpus: list[int]
     since: float | None
     """Start of the oldest process."""
+    by_rule: bool
+    """Whether some of it is theirs by a rule (`owners_by_rule`)."""
 
 
 def parts(gpu: GpuStatus) -> Sequence[GpuStatus | MigStatus]:
@@ -35,6 +37,15 @@ def users(gpu: GpuStatus) -> list[str | None]:
     return list(dict.fromkeys(holder.user for part in parts(gpu) for holder in holders(part)))
 
 
+def owners_by_rule(gpus: Iterable[GpuStatus]) -> set[str]:
+    """Return the holders of `gpus` that were found out by more than the uid of a process.
+
+    By a rule of the configuration, say. Faces mark them, so that nobody takes a rule for a fact.
+    """
+    held = (holder for gpu in gpus for part in parts(gpu) for holder in holders(part))
+    return {one.user for one in held if one.user is not None and one.user_by is not None}
+
+
 def held_on(host: HostStatus) -> list[Held]:
     """Return who holds GPUs of the host, most GPUs first, unknown owners at the end."""
     gpus: dict[str | None, list[int]] = {}
@@ -46,8 +57,9 @@ def held_on(host: HostStatus) -> list[Held]:
             for holder in holders(part):
                 if holder.started_at is not None:
                     starts.setdefault(holder.user, []).append(holder.started_at)
+    ruled = owners_by_rule(host.gpus)
     found = [
-        Held(user, indices, min(starts.get(user, []), default=None))
+        Held(user, indices, min(starts.get(user, []), default=None), user in ruled)
         for user, indices in gpus.items()
     ]
     found.sort(key=lambda held: (held.user is None, -len(held.gpus), held.user or ""))

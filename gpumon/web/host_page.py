@@ -11,6 +11,9 @@ from gpumon.cluster.status import ClusterStatus, HostStatus
 from gpumon.model import SCHEMA, Gpu, HostSnapshot, Process, encode
 from gpumon.units import UNKNOWN, duration, mib
 from gpumon.web.gpus import percent
+from gpumon.web.health import Hint, Trouble, hints, troubles
+from gpumon.web.holding import owners_by_rule
+from gpumon.web.hosts import has_readings
 from gpumon.web.readings import Reading, Reason, readings, reasons
 from gpumon.web.words import counted
 
@@ -20,6 +23,7 @@ class ProcessRow(NamedTuple):
 
     gpu: str
     process: Process
+    remark: str
 
 
 class HostPage(NamedTuple):
@@ -28,9 +32,19 @@ class HostPage(NamedTuple):
     facts: list[tuple[str, str]]
     """Label and text."""
     problems: list[str]
+    harmless: bool
+    """Whether `problems` are worth a note only."""
+    read_at: float | None
+    """When the reading was taken that is shown, by the server's clock; None: there is none."""
     processes: list[ProcessRow]
     hidden: list[tuple[str, str]]
     """GPUs whose processes could not be read, each with the reason."""
+    troubles: list[Trouble]
+    hints: list[Hint]
+    unattributed: dict[tuple[int, str | None], str]
+    """By index and UUID of a GPU: its memory that no listed process explains, where there is."""
+    starred: bool
+    """Whether an owner is one by a rule, so that the mark needs its words."""
     gpu_indices: list[int]
     readings: list[Reading]
     reasons: list[Reason]
@@ -60,14 +74,25 @@ def host_json(status: ClusterStatus, host: HostStatus, detail: HostSnapshot | No
     return encode(answer)
 
 
-def host_page(host: HostStatus, detail: HostSnapshot | None) -> HostPage:
-    """Return what the page of `host` says; `detail` is its last reading."""
+def host_page(host: HostStatus, detail: HostSnapshot | None, now: float) -> HostPage:
+    """Return what the page of `host` says; `detail` is its last reading, `now` epoch seconds."""
     gpus = [] if detail is None else detail.gpus
+    processes = list(_processes(gpus))
     return HostPage(
         facts=_facts(host, detail),
         problems=_problems(host, detail),
-        processes=list(_processes(gpus)),
+        harmless=has_readings(host),
+        read_at=None if host.age_seconds is None else now - host.age_seconds,
+        processes=processes,
         hidden=list(_hidden(gpus)),
+        troubles=troubles(gpus, now),
+        hints=hints(gpus),
+        unattributed={
+            (gpu.index, gpu.uuid): mib(gpu.unattributed_mib)
+            for gpu in gpus
+            if gpu.unattributed_mib is not None and gpu.unattributed_mib > 0
+        },
+        starred=bool(owners_by_rule(host.gpus)) or any(_by_rule(row.process) for row in processes),
         gpu_indices=[gpu.index for gpu in gpus],
         readings=readings(gpus),
         reasons=reasons(gpus),
@@ -111,10 +136,28 @@ def _problems(host: HostStatus, detail: HostSnapshot | None) -> list[str]:
 def _processes(gpus: list[Gpu]) -> Iterator[ProcessRow]:
     for gpu in gpus:
         for process in gpu.processes or []:
-            yield ProcessRow(str(gpu.index), process)
+            yield ProcessRow(str(gpu.index), process, _remark(process))
         for instance in gpu.mig:
             for process in instance.processes or []:
-                yield ProcessRow(f"{gpu.index} MIG {instance.index}", process)
+                name = f"{gpu.index} MIG {instance.index}"
+                yield ProcessRow(name, process, _remark(process))
+
+
+def _by_rule(process: Process) -> bool:
+    """Return whether the owner of a process was found out by more than its uid."""
+    return process.user is not None and process.user_by is not None
+
+
+def _remark(process: Process) -> str:
+    """Return what else is known of a process, the batch job first."""
+    parts = [
+        process.job,
+        process.container,
+        process.started_from and f"started from {process.started_from}",
+        f"owner by {process.user_by}" if _by_rule(process) else None,
+        process.note,
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _hidden(gpus: list[Gpu]) -> Iterator[tuple[str, str]]:

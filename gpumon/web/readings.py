@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpumon.model import Gpu
-from gpumon.units import UNKNOWN, mib
+from gpumon.units import UNKNOWN, clock, mib
 from gpumon.web.gpus import percent, temperature
 
 
@@ -33,6 +33,10 @@ def _on(value: bool) -> str:
     return "on" if value else "off"
 
 
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 def _reasons(value: list[str]) -> str:
     return ", ".join(reason.replace("_", " ") for reason in value) or "none"
 
@@ -46,9 +50,12 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("UUID", "uuid", str),
     ("PCI bus id", "pci_bus_id", str),
     ("Utilization", "utilization_percent", percent),
+    ("Utilization, mean of 5 min", "utilization_5m_percent", percent),
+    ("Utilization, mean of 30 min", "utilization_30m_percent", percent),
     ("Memory bandwidth used", "memory_utilization_percent", percent),
     ("Memory total", "memory_total_mib", mib),
     ("Memory used", "memory_used_mib", mib),
+    ("Memory of no listed process", "unattributed_mib", mib),
     ("Memory reserved", "memory_reserved_mib", mib),
     ("Memory free", "memory_free_mib", mib),
     ("Temperature", "temperature_celsius", temperature),
@@ -64,6 +71,15 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("ECC uncorrected, since reset", "ecc_volatile_uncorrected", str),
     ("ECC corrected, ever", "ecc_aggregate_corrected", str),
     ("ECC uncorrected, ever", "ecc_aggregate_uncorrected", str),
+    ("Memory rows replaced, corrected errors", "remapped_rows_corrected", str),
+    ("Memory rows replaced, uncorrected errors", "remapped_rows_uncorrected", str),
+    ("Memory rows wait for a reset", "remapped_rows_pending", _yes),
+    ("A memory row could not be replaced", "remapped_rows_failure", _yes),
+    ("Memory pages retired, corrected errors", "retired_pages_corrected", str),
+    ("Memory pages retired, uncorrected errors", "retired_pages_uncorrected", str),
+    ("Memory pages wait for a reset", "retired_pages_pending", _yes),
+    ("Driver asks for", "recovery_action", _words),
+    ("Missing since", "missing_since", clock),
     ("Compute mode", "compute_mode", _words),
     ("Persistence mode", "persistence_mode", _on),
     ("MIG mode", "mig_mode", _on),
@@ -74,8 +90,8 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("PCIe lanes", "pcie_width", str),
 )
 
-_ONLY_WHEN_KNOWN = ("mig_mode_pending",)
-"""None says "nothing pending" here, so a row of "-" would mislead."""
+_ONLY_WHEN_KNOWN = ("mig_mode_pending", "missing_since")
+"""None says "nothing pending" or "not missing" here, so a row of "-" would mislead."""
 
 
 def readings(gpus: list[Gpu]) -> list[Reading]:

@@ -16,6 +16,7 @@ from gpumon.version import __version__
 from gpumon.web import ages, front, gpus, words
 from gpumon.web.cells import MARKS, cell
 from gpumon.web.holding import holders
+from gpumon.web.hosts import USERS_A_HOST
 from gpumon.web.links import segment
 
 _FOLDER = Path(__file__).parent / "pages"
@@ -57,15 +58,15 @@ class Templates:
             "freshness": front.freshness,
             "size": front.size,
             "totals": front.totals,
+            "BY_RULE": front.BY_RULE,
             "SIMULATED": front.SIMULATED,
             "NO_HOSTS": front.NO_HOSTS,
             "EXAMPLE_HOSTS": front.EXAMPLE_HOSTS,
-            "NO_ANSWER": front.NO_ANSWER,
-            "NOTHING_FREE": front.NOTHING_FREE,
+            "MIG_COUNTS": front.MIG_COUNTS,
             "NO_USERS": front.NO_USERS,
             "NO_WASTE": front.NO_WASTE,
             "BLOCKS": 6,
-            "USERS_A_HOST": 3,
+            "USERS_A_HOST": USERS_A_HOST,
             "PLACES": 8,
             "MOST_USERS": 20,
             "MOST_WASTE": 40,

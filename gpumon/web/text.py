@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from gpumon.cluster.status import ClusterStatus
+from gpumon.cluster.status import ClusterStatus, ModelTotals
 from gpumon.text import clean
 from gpumon.units import UNKNOWN, cut, mib, pad
 from gpumon.web import front as words
@@ -36,8 +36,9 @@ def render(status: ClusterStatus) -> str:
         _head(status),
         _models(view),
         _hosts(view),
-        _users(status),
+        _users(status, view.by_rule),
         _waste(view, status.time),
+        [words.BY_RULE] if view.starred else [],
         _wrapped(plain(words.totals(status), 4 * WIDTH)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -64,14 +65,19 @@ def _models(view: Front) -> list[str]:
             plain(model.model),
             str(model.counts.free),
             str(model.counts.total),
-            "  ".join(f"{plain(block.host)} x{block.free}" for block in model.blocks[:6]),
+            "  ".join(_blocks(model)),
         ]
         for model in view.models
     ]
     lines = _table(["MODEL", ">FREE", ">TOTAL", "LARGEST BLOCKS"], rows, [28, 5, 5])
-    if view.nothing_free:
-        lines.append(words.NOTHING_FREE)
-    return lines
+    lines += [view.nothing_free] if view.nothing_free else []
+    return [*lines, *_wrapped(words.MIG_COUNTS)] if view.mig else lines
+
+
+def _blocks(model: ModelTotals) -> list[str]:
+    blocks = [f"{plain(block.host)} x{block.free}" for block in model.blocks[:6]]
+    unknown = model.counts.unknown
+    return [*blocks, f"({unknown} unknown)"] if unknown else blocks
 
 
 def _hosts(view: Front) -> list[str]:
@@ -112,18 +118,18 @@ def _mark_lines(row: HostRow) -> list[str]:
 
 
 def _users_of(row: HostRow) -> str:
-    held = ", ".join(f"{_user(one.user)} {len(one.gpus)}" for one in row.held)
+    held = ", ".join(f"{_user(one.user, one.by_rule)} {len(one.gpus)}" for one in row.held)
     return held if row.host.state == "fresh" or not held else f"last: {held}"
 
 
-def _users(status: ClusterStatus) -> list[str]:
+def _users(status: ClusterStatus, by_rule: set[str]) -> list[str]:
     rows = [
         [
-            _user(user.user),
+            _user(user.user, user.user in by_rule),
             str(user.gpus),
             str(user.idle_gpus),
             mib(user.gpu_memory_used_mib),
-            str(user.processes),
+            UNKNOWN if user.processes is None else str(user.processes),
             since(status.time, user.since),
             " ".join(f"{plain(place.host)}:{numbers(place.gpus)}" for place in user.places),
         ]
@@ -142,7 +148,7 @@ def _waste(view: Front, now: float) -> list[str]:
         [
             row.kind,
             plain(row.host) + (f":{numbers(row.gpus)}" if row.gpus else ""),
-            ",".join(map(_user, row.users)) or UNKNOWN,
+            ",".join(_user(user, user in row.by_rule) for user in row.users) or UNKNOWN,
             since(now, row.since, row.at_least).replace("at least ", ">="),
             plain(row.what, 3 * WIDTH),
         ]
@@ -156,8 +162,10 @@ def _waste(view: Front, now: float) -> list[str]:
     return [*lines, f"and {counted(more, 'more row')}"] if more else lines
 
 
-def _user(name: str | None) -> str:
-    return "?" if name is None else plain(name, 20)
+def _user(name: str | None, by_rule: bool) -> str:
+    if name is None:
+        return "?"
+    return f"{plain(name, 19)}*" if by_rule else plain(name, 20)
 
 
 def _width(texts: Iterable[str], least: int, most: int) -> int:

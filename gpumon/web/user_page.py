@@ -35,6 +35,8 @@ class UserGpu(msgspec.Struct, kw_only=True, frozen=True):
     """Start of this user's oldest process there."""
     pids: list[int]
     program: str | None
+    user_by: str | None
+    """How the user was found out, where it took more than the uid of a process."""
 
 
 class UserAnswer(msgspec.Struct, kw_only=True, frozen=True):
@@ -64,14 +66,12 @@ def user_answer(status: ClusterStatus, user: str) -> UserAnswer:
 
 def summary_words(answer: UserAnswer) -> str:
     """Return the answer in one sentence."""
-    fresh = [held for held in answer.gpus if held.host_state == "fresh"]
-    gpus = {(held.host, held.gpu) for held in fresh}
-    idle = {(held.host, held.gpu) for held in fresh if held.state == "idle"}
-    if not gpus:
+    totals = answer.totals
+    if totals is None:
         return f"{answer.user} holds no GPU, as far as the hosts answer."
-    hosts = counted(len({host for host, _ in gpus}), "host")
-    unused = f", {len(idle)} of them idle" if idle else ""
-    return f"{answer.user} holds {counted(len(gpus), 'GPU')} on {hosts}{unused}."
+    hosts = counted(len(totals.places), "host")
+    unused = f", {totals.idle_gpus} of them idle" if totals.idle_gpus else ""
+    return f"{answer.user} holds {counted(totals.gpus, 'GPU')} on {hosts}{unused}."
 
 
 def _held(host: HostStatus, user: str) -> Iterator[UserGpu]:
@@ -102,4 +102,5 @@ def _user_gpu(
         started_at=holder.started_at,
         pids=holder.pids,
         program=holder.program,
+        user_by=holder.user_by,
     )

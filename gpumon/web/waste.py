@@ -8,10 +8,11 @@ from typing import NamedTuple
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.units import mib
 from gpumon.web import advice
-from gpumon.web.holding import parts, users
+from gpumon.web.holding import owners_by_rule, parts, users
+from gpumon.web.hosts import has_readings
 from gpumon.web.words import listed
 
-KINDS = ("fault", "down", "error", "never", "unknown", "ghost", "idle", "stale")
+KINDS = ("fault", "down", "error", "never", "unknown", "warning", "ghost", "idle", "stale", "note")
 """What a row may be about, worst first."""
 
 
@@ -23,6 +24,8 @@ class Waste(NamedTuple):
     gpus: list[int]
     """Indices; empty where the whole host is meant."""
     users: list[str | None]
+    by_rule: set[str]
+    """Those of `users` that are owners by a rule."""
     what: str
     since: float | None
     at_least: bool
@@ -45,12 +48,18 @@ def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:
 
 
 def _of_host(host: HostStatus, now: float) -> Iterator[Waste]:
+    if host.state == "never" and host.reason_kind is None:
+        return  # not asked yet: nothing is wrong with it so far
     if host.state != "fresh":
         yield _silent(host, now)
         return
+    kind = "note" if has_readings(host) else "error"
     for error in host.errors or ([host.reason] if host.reason else []):
-        yield _row("error", host, [], error, advice=advice.for_error(host.reason_kind))
+        yield _row(kind, host, [], error, advice=advice.for_error(host.reason_kind))
+    for note in host.notes:
+        yield _row("note", host, [], note, advice="")
     yield from _unreadable(host)
+    yield from _warnings(host)
     yield from _ghosts(host)
     yield from _idle(host, now)
 
@@ -77,6 +86,19 @@ def _unreadable(host: HostStatus) -> Iterator[Waste]:
     for (state, reason), gpus in groups.items():
         what_to_do = advice.for_fault(reason) if state == "fault" else advice.UNREADABLE
         yield _begun(_row(state, host, gpus, reason, advice=what_to_do), gpus)
+
+
+def _warnings(host: HostStatus) -> Iterator[Waste]:
+    """Yield what wants attention on GPUs that work; those with the same warning share a row.
+
+    When it began is not told here: the host's page says it, and what to do.
+    """
+    groups: dict[str, list[GpuStatus]] = {}
+    for gpu in host.gpus:
+        for warning in dict.fromkeys(gpu.warnings):
+            groups.setdefault(warning, []).append(gpu)
+    for warning, gpus in groups.items():
+        yield _row("warning", host, gpus, warning, advice="")
 
 
 def _ghosts(host: HostStatus) -> Iterator[Waste]:
@@ -125,6 +147,7 @@ def _row(kind: str, host: HostStatus, gpus: list[GpuStatus], what: str, *, advic
         host=host.name,
         gpus=[gpu.index for gpu in gpus],
         users=owners,
+        by_rule=owners_by_rule(gpus),
         what=what,
         since=None,
         at_least=False,

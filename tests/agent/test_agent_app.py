@@ -12,6 +12,7 @@ import xmlrpc.client
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 from agent_examples import busy, gpu, host, instance, large, latest, mig, process, unknown
 from certificates import issue
@@ -135,6 +136,13 @@ def test_free_gives_what_is_free_now_and_nothing_from_an_old_sample():
         assert proxy.free(8) == []
     with client(latest(None)) as proxy:
         assert proxy.free(8) == []
+
+
+def test_free_leaves_out_a_gpu_that_failed_since_the_sample():
+    newest = latest(host(gpu(0), gpu(1)))
+    failed = SkippedGpu(index=0, uuid="GPU-0", name=None, error="it hung", retry_at=0.0)
+    with client(msgspec.structs.replace(newest, skipped=(failed,))) as proxy:
+        assert [one["uuid"] for one in proxy.free(8)] == ["GPU-1"]
 
 
 def test_an_old_sample_makes_no_gpu_look_free_to_gpumonitors_page():

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -73,10 +74,7 @@ def test_a_slow_sampler_is_never_asked_twice_at_a_time(tmp_path):
         ("hang, deaf", r"the driver has not answered since \d\d:\d\d:\d\d"),
         ("abort", r"the sampler crashed \(signal SIGABRT\) at \d\d:\d\d:\d\d"),
         ("segfault", r"the sampler crashed \(signal SIGSEGV\) at \d\d:\d\d:\d\d"),
-        (
-            "exit 3",
-            r"the sampler ended \(exit code 3\) at [\d:]+; the agent's log has its messages",
-        ),
+        ("exit 3", r"the sampler ended \(exit code 3\) at [\d:]+: last words"),
         ("half a frame", r"the sampler ended \(exit code 0\) at .*"),
         ("garbage", r"the sampler answered at [\d:]+ with something that is no sample"),
         ("huge", r"the sampler answered at [\d:]+ with something that is no sample"),
@@ -389,3 +387,20 @@ def test_a_supervisor_that_ends_during_a_try_leaves_no_child(tmp_path):
 
     drive(supervisor, scenario)
     assert all(gone(pid) for pid in plan.pids())
+
+
+def test_runs_of_use_outlive_the_sampler(tmp_path):
+    plan = Plan(tmp_path)
+    supervisor = plan.supervisor()
+
+    async def scenario() -> None:
+        await until(lambda: samples(supervisor) >= 1)
+        before = shown(supervisor).gpus[0].watched_since
+        assert before is not None
+        os.kill(plan.pids()[0], signal.SIGKILL)
+        await until(lambda: len(plan.pids()) == 2 and supervisor.latest().sampler_error is None)
+        after = shown(supervisor).gpus[0].watched_since
+        assert after is not None
+        assert abs(after - before) < 0.2
+
+    drive(supervisor, scenario)

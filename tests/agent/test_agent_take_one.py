@@ -36,6 +36,7 @@ def test_a_bad_gpu_costs_its_own_row_only(tmp_path, word):
         ("hang", "the driver has not answered since"),
         ("abort", "the sampler crashed"),
         ("garbage", "no sample"),
+        ("exit 1", r"the sampler ended \(exit code 1\) at [\d:]+: last words"),
     ],
 )
 def test_without_a_sample_there_is_a_sentence_in_time(tmp_path, word, sentence):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import msgspec
 import pytest
 from cluster_tools import WALL, Clock, a_gpu, a_snapshot
 
-from gpumon.agent.latest import Latest
+from gpumon.agent.latest import NOT_YET, Latest
 from gpumon.cluster.sources.build import make_source, open_sources
 from gpumon.cluster.sources.self_host import SelfSource
 from gpumon.cluster.sources.simulated import SimulatedSource
@@ -52,6 +53,26 @@ def test_this_machine_is_read_from_the_newest_sample():
     reading = polled(SelfSource(supervisor, clock.monotonic))
     assert reading.summary.sample_age_seconds == 2.0
     assert reading.detail().gpus == SNAPSHOT.gpus
+
+
+def test_the_first_poll_waits_for_a_first_sample_that_is_under_way():
+    supervisor = Supervisor()
+    source = SelfSource(supervisor, patience=10.0)
+
+    async def sampled_meanwhile():
+        poll = asyncio.create_task(source.poll())
+        await asyncio.sleep(0)
+        assert not poll.done()
+        supervisor.sample("s-1", taken_at=time.monotonic())
+        return await poll
+
+    assert asyncio.run(sampled_meanwhile()).detail().gpus == SNAPSHOT.gpus
+
+
+def test_the_first_poll_does_not_wait_longer_than_it_may():
+    reading = polled(SelfSource(Supervisor(), patience=0.1))
+    assert reading.summary.sample_age_seconds is None
+    assert reading.summary.sampler_error == NOT_YET
 
 
 def test_the_same_sample_is_not_packed_again_but_grows_old():

@@ -42,6 +42,13 @@ def test_the_indices_may_move_when_a_gpu_goes():
     assert uuids(still_missing((), gpus("A", "B", "C"), gpus("A", "C"), WALL)) == ["B"]
 
 
+def test_a_missing_gpu_that_its_agent_forgets_is_not_missing_here_either():
+    told = host(a_gpu(0, uuid="A"), Gpu(index=1, uuid="B", lost=True, missing_since=WALL - 60))
+    assert still_missing((), gpus("A", "B"), told, WALL) == ()
+    assert still_missing((), told, gpus("A"), WALL) == ()
+    assert uuids(still_missing((), gpus("A", "B"), gpus("A"), WALL)) == ["B"]
+
+
 def test_a_card_that_was_replaced_is_not_missing():
     assert still_missing((), gpus("A", "B"), gpus("A", "NEW"), WALL) == ()
 

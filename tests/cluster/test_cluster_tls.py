@@ -113,6 +113,7 @@ def test_an_agent_with_tls_behind_plain_http_is_named(host):
     server = server_context(TlsConfig(cert=host.cert, key=host.key))
     error = failure(None, server=server, https=False)
     assert error.kind == "bad answer"
+    assert str(error).endswith(("write https:// in hosts", "must begin with https://"))
 
 
 @pytest.mark.parametrize("what", ["ca", "cert"])

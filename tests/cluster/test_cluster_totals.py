@@ -115,6 +115,13 @@ def test_a_gpu_listed_twice_counts_where_it_was_read_last():
     assert [h.name for h, _ in counted_gpus(both)] == ["new"]
 
 
+def test_a_gpu_that_is_drained_under_one_of_two_names_is_not_free():
+    free = host("new", gpu(0, "free", uuid="A"))
+    drained = host("twin", gpu(0, "drained", uuid="A"))
+    assert [g.state for _, g in counted_gpus([free, drained])] == ["drained"]
+    assert [g.state for _, g in counted_gpus([drained, free])] == ["drained"]
+
+
 # Models
 
 
@@ -302,3 +309,15 @@ def test_all_sums_add_up(hosts):
         assert user.gpus == sum(len(place.gpus) for place in user.places)
         assert user.idle_gpus <= user.gpus
         assert {place.host for place in user.places} <= fresh
+
+
+def test_a_lost_gpu_of_a_machine_under_two_names_counts_once_too():
+    lost = gpu(1, "fault", uuid=None)
+    hosts = [host(name, gpu(0, uuid="GPU-a"), lost) for name in ("one", "two")]
+    counted = counted_gpus(hosts)
+    assert [(found.host.name, found.gpu.index) for found in counted] == [("one", 0), ("one", 1)]
+
+
+def test_how_many_processes_hold_memory_when_none_is_visible_is_not_known():
+    (ghost,) = user_totals(counted_gpus([host("one", gpu(0, "busy", memory_used_mib=900))]))
+    assert (ghost.user, ghost.gpus, ghost.processes) == (None, 1, None)

@@ -11,7 +11,7 @@ from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus, HostStatus
 from gpumon.cluster.view import build
 from gpumon.config import HostEntry, WebConfig
-from gpumon.model import Gpu, HostSnapshot, MigInstance
+from gpumon.model import Gpu, HealthEvent, HostSnapshot, MigInstance
 
 ONE, TWO = an_entry("one", 1), an_entry("two", 2)
 CONFIG = a_config(ONE, TWO, web=WebConfig(title="Lab"))
@@ -125,7 +125,8 @@ def test_a_host_without_gpus_says_so_and_one_that_can_not_count_them_does_not():
 @pytest.mark.parametrize(("off_by", "words"), [(31.0, "31s ahead of"), (-7200.0, "2h00 behind")])
 def test_a_clock_that_is_off_is_noted_and_touches_nothing_else(off_by, words):
     row = Host().answers(a_gpu(), time=WALL + off_by).row()
-    assert words in row.errors[0]
+    assert words in row.notes[0]
+    assert (row.errors, row.reason) == ([], None)
     assert (row.state, row.age_seconds) == ("fresh", 0.0)
 
 
@@ -143,10 +144,46 @@ def test_one_machine_under_two_names_is_flagged_on_both_and_counted_once():
     one, two = Host().answers(a_gpu(0), a_gpu(1)), Host(TWO).answers(a_gpu(0), a_gpu(1))
     status = one.status(two)
     first, second = status.hosts
-    assert "lists the same GPUs as two" in first.errors[0]
-    assert "lists the same GPUs as one" in second.errors[0]
+    assert "lists the same GPUs as two:" in first.notes[0]
+    assert "lists the same GPUs as one" in second.notes[0]
     assert (len(first.gpus), len(second.gpus)) == (2, 2)
     assert status.totals.gpus.total == 2
+
+
+def missed(index: int, uuid: str) -> Gpu:
+    """A GPU of which the agent says that the driver no longer lists it."""
+    words = "missing since 09:12: the driver counts 1 GPU"
+    return Gpu(index=index, uuid=uuid, lost=True, error=words, missing_since=WALL - 60)
+
+
+def test_a_gpu_that_its_agent_misses_is_a_fault_and_has_one_row():
+    host = Host().answers(a_gpu(0, uuid="A"), a_gpu(1, uuid="B"))
+    row = host.answers(a_gpu(0, uuid="A"), missed(1, "B"), gpu_count=1).row()
+    assert [(gpu.uuid, gpu.state) for gpu in row.gpus] == [("A", "free"), ("B", "fault")]
+    assert row.gpus[1].reason == "missing since 09:12: the driver counts 1 GPU"
+    assert len(host.answers(a_gpu(0, uuid="A")).row().gpus) == 1  # the agent was told to forget it
+
+
+def test_a_card_that_was_moved_to_another_host_is_missed_by_nobody():
+    one = Host().answers(a_gpu(0, uuid="A"), missed(1, "B"))
+    status = one.status(Host(TWO).answers(a_gpu(0, uuid="B")))
+    assert [[gpu.uuid for gpu in host.gpus] for host in status.hosts] == [["A"], ["B"]]
+    assert [host.errors for host in status.hosts] == [[], []]
+    assert status.totals.gpus.total == 2
+
+
+def test_a_warning_of_a_gpu_is_passed_on_and_changes_no_state():
+    event = HealthEvent(
+        kind="row_remap",
+        level="warning",
+        text="bad memory rows wait for a reset",
+        first_at=WALL,
+        last_at=WALL,
+        count=1,
+        source="driver",
+    )
+    (gpu,) = Host().answers(a_gpu(0, health=[event])).row().gpus
+    assert (gpu.state, gpu.warnings) == ("free", ["bad memory rows wait for a reset"])
 
 
 def test_two_machines_that_call_themselves_the_same_are_two():
@@ -247,3 +284,9 @@ def test_a_missing_gpu_of_a_silent_host_is_unknown():
     host = Host().answers(a_gpu(0), a_gpu(1)).answers(a_gpu(0), time=WALL + 1)
     host.clock.move(60)
     assert [gpu.state for gpu in host.fails().row().gpus] == ["unknown", "unknown"]
+
+
+def test_a_machine_under_many_names_names_a_few_of_them():
+    hosts = [Host(an_entry(f"h{n}", n)).answers(a_gpu(0)) for n in range(1, 12)]
+    note = hosts[0].status(*hosts[1:]).hosts[0].notes[0]
+    assert note.startswith("lists the same GPUs as h2, h3, h4, h5 and 6 more: one machine")

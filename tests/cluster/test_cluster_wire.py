@@ -365,7 +365,7 @@ def test_a_port_where_nothing_listens_is_refused():
     error = asyncio.run(_failure_at("127.0.0.1", port))
     assert error.kind == "refused"
     assert f"nothing listens on 127.0.0.1:{port}" in str(error)
-    assert "systemctl status gpumon-agent" in str(error)
+    assert "'gpumon agent' running" in str(error)
 
 
 def test_a_name_without_an_address_is_not_found():

@@ -39,7 +39,15 @@ def main() -> None:
                 int(index): Skipped(**skipped) for index, skipped in command["new"]["skip"].items()
             }
             clock = Clock()
-            collector = Collector(interval=5.0, skip=skip, progress=progress.append, clock=clock)
+            collector = Collector(
+                interval=5.0,
+                skip=skip,
+                progress=progress.append,
+                kernel_log=command["new"]["kernel_log"],
+                state_path=command["new"]["state"],
+                log=lambda text: print(text, file=sys.stderr, flush=True),
+                clock=clock,
+            )
             answer = b"{}"
         elif "progress" in command:
             answer = encode(progress)

@@ -32,9 +32,20 @@ class FakeHost:
         self.environment["GPUMON_PIDS_ARE_MINE"] = "1"
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self, *gpus: Any, skip: dict[int, dict[str, str]] | None = None) -> Scenario:
-        """Begin anew: an untouched collector on a host with these GPUs."""
+    def start(self, *gpus: Any, **options: Any) -> Scenario:
+        """Begin anew: an untouched collector on a host with these GPUs. Options as `restart`."""
         self.scenario = Scenario(gpus=list(gpus))
+        self.restart(**options)
+        return self.scenario
+
+    def restart(
+        self,
+        *,
+        skip: dict[int, dict[str, str]] | None = None,
+        kernel_log: Path | None = None,
+        state: Path | None = None,
+    ) -> None:
+        """Put an untouched collector in the place of the one before, which is closed."""
         self.write()
         if self._child is None:
             self._child = subprocess.Popen(
@@ -43,8 +54,8 @@ class FakeHost:
                 stdout=subprocess.PIPE,
                 env=self.environment,
             )
-        self._ask({"new": {"skip": skip or {}}})
-        return self.scenario
+        log, kept = (None if path is None else str(path) for path in (kernel_log, state))
+        self._ask({"new": {"skip": skip or {}, "kernel_log": log, "state": kept}})
 
     def write(self) -> None:
         """Put the scenario in force."""

@@ -73,6 +73,17 @@ def test_a_gpu_that_knows_no_mig_has_an_unknown_mode_and_its_utilization(host):
     host.start(rtx(0))
     gpu = host.gpu()
     assert (gpu.mig_mode, gpu.utilization_percent, gpu.mig) == (None, 0, [])
+    assert "mig" not in gpu.unknown
+
+
+def test_a_gpu_whose_mig_mode_cannot_be_read_is_not_taken_for_one_without_instances(host):
+    host.start(mig(h100(0), "1g.10gb")).fail("nvmlDeviceGetMigMode", nvml.UNKNOWN, gpu=0)
+    snapshot = host.sample()
+    assert snapshot.gpus[0].mig_mode is None
+    assert snapshot.gpus[0].unknown["mig"] == "unknown error of the driver"
+    assert is_held(summarize(snapshot).gpus[0]) is None
+    host.scenario.heal()
+    assert "mig" not in host.gpu(later=5).unknown
 
 
 def test_process_shares_stay_where_mig_is_possible_but_off(host):

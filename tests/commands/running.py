@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -33,6 +34,17 @@ class Command:
         """Run to the end."""
         return subprocess.run(
             [sys.executable, "-m", "gpumon", *arguments],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of bash that begins with a subcommand, to the end."""
+        return subprocess.run(
+            ["bash", "-c", f"{shlex.quote(sys.executable)} -m gpumon {line}"],
             cwd=self.folder,
             env=self.env,
             capture_output=True,

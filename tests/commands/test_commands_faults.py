@@ -94,6 +94,32 @@ def test_a_configuration_that_is_not_there_is_exit_2(gpumon: Command, command: s
     assert _is_one_clear_line(done.stderr, "missing.yml"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("target", "words"), [("> /dev/full", ["output", "No space left"]), (">&-", [])]
+)
+def test_output_that_cannot_be_written_is_one_line_at_most(
+    gpumon: Command, target: str, words: list[str]
+) -> None:
+    done = gpumon.shell(f"check {target}")
+    assert done.returncode == (1 if words else 0), done.stderr
+    if words:
+        assert _is_one_clear_line(done.stderr, *words), done.stderr
+    else:
+        assert done.stderr == ""
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(gpumon: Command) -> None:
+    done = gpumon.shell("check | head -1; echo ${PIPESTATUS[0]}")
+    assert done.stdout.splitlines()[1:] == ["0"]
+    assert done.stderr == ""
+
+
+def test_a_flag_must_be_written_out(gpumon: Command) -> None:
+    done = gpumon("demo", "--web", "8042")
+    assert done.returncode == 2
+    assert "--web" in done.stderr
+
+
 def test_a_wrong_command_is_exit_2(gpumon: Command) -> None:
     done = gpumon("upp")
     assert done.returncode == 2
@@ -105,7 +131,7 @@ def test_a_missing_token_file_stops_the_agent_with_one_line(
 ) -> None:
     (tmp_path / "config.yml").write_text("token_file: token\n")
     done = gpumon("agent")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert _is_one_clear_line(done.stderr, "token"), done.stderr
 
 

@@ -190,6 +190,7 @@ def test_faults_of_token_and_tls_are_told_together(
     [
         ("{}", "token_file: no token"),
         ("agent: {allow_anonymous: true}", "agent.allow_anonymous: whoever reaches port 8043"),
+        ("agent: {container_socket: none.sock}", "agent.container_socket: not there, or not for"),
         ('web: {bind: "::"}', "web.bind: the page has no login"),
         ("web: {trusted_proxies: [0.0.0.0/0]}", "web.trusted_proxies: 0.0.0.0/0 lets every caller"),
         ("web_port: 8043", "web_port and rpc_port are both 8043"),

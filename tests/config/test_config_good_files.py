@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.config import AgentConfig, Config, HostEntry, Limits, TlsConfig, WebConfig
+from gpumon.config import (
+    AgentConfig,
+    Config,
+    HostEntry,
+    Limits,
+    OwnerRule,
+    TlsConfig,
+    WebConfig,
+)
 from gpumon.config.loader import load
 
 GOOD = Path(__file__).parent / "good"
@@ -56,7 +64,19 @@ def test_every_key_arrives_where_it_belongs() -> None:
         tls=TlsConfig(
             cert=GOOD / "cert.pem", key=Path("/etc/ssl/key.pem"), ca=GOOD.parent / "ca.pem"
         ),
-        agent=AgentConfig(bind="::", sample_interval=2.5, allow_anonymous=True),
+        agent=AgentConfig(
+            bind="::",
+            sample_interval=2.5,
+            allow_anonymous=True,
+            state_file=GOOD / "state" / "health.json",
+            container_socket=Path("/run/podman/podman.sock"),
+            owner_rules=[
+                OwnerRule(label="com.example.user"),
+                OwnerRule(environment="JOB_OWNER", any=True),
+                OwnerRule(home_mount=True),
+                OwnerRule(container_name="^(?P<user>[a-z]+)-"),
+            ],
+        ),
         web=WebConfig(
             bind="localhost",
             title="GPUs of lab 7: all",

@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xmlrpc.client
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LOAD_SECONDS = 75
+START_SECONDS = 45
 GPUMON = [sys.executable, "-m", "gpumon"]
 
 # nvidia-smi's query name, our field, and by how much the two may differ, since they look at moments
@@ -47,6 +49,9 @@ FIELDS: list[tuple[str, str, float | None]] = [
     ("clocks.mem", "memory_clock_mhz", 2000),
     ("fan.speed", "fan_speed_percent", 10),
     ("pstate", "performance_state", 8),
+    ("utilization.encoder", "encoder_utilization_percent", 100),
+    ("utilization.decoder", "decoder_utilization_percent", 100),
+    ("ecc.mode.current", "ecc_mode", None),
     ("ecc.errors.corrected.volatile.total", "ecc_volatile_corrected", 0),
     ("ecc.errors.uncorrected.volatile.total", "ecc_volatile_uncorrected", 0),
     ("ecc.errors.corrected.aggregate.total", "ecc_aggregate_corrected", 0),
@@ -95,12 +100,11 @@ def smi(fields: list[str]) -> list[dict[str, str]]:
 
 
 def run_any(field: str) -> str:
-    done = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
     return done.stdout + done.stderr
 
 
@@ -129,8 +133,8 @@ def agree(mine: str | float | None, other: str | float | None, slack: float | No
     if isinstance(mine, float) and isinstance(other, float):
         return abs(mine - other) <= (slack or 0)
     if isinstance(mine, str) and isinstance(other, str):
-        # nvidia-smi writes bus ids with eight digits of domain, and modes with blanks.
-        return mine.replace("_", " ") == other.replace("_", " ") or mine.endswith(other[-12:])
+        # nvidia-smi writes some modes with blanks.
+        return mine.replace("_", " ") == other.replace("_", " ")
     return mine is None and other is None
 
 
@@ -149,11 +153,24 @@ def start_load() -> tuple[subprocess.Popen[str] | None, str, float]:
             [python, str(HERE / "load.py"), str(LOAD_SECONDS)], stdout=subprocess.PIPE, text=True
         )
         assert load.stdout is not None
+        give_up = threading.Timer(START_SECONDS, load.kill)
+        give_up.start()
         line = load.stdout.readline().strip()
+        give_up.cancel()
         if line:
             return load, line, began
-        load.wait(timeout=10)
+        end(load)
     return None, "", 0.0
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """End a process, by force where it does not listen; return its exit code."""
+    process.terminate()
+    try:
+        return process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait(timeout=10)
 
 
 def compare_fields(report: Report) -> None:
@@ -182,7 +199,8 @@ def compare_fields(report: Report) -> None:
 def check_load(report: Report, load: subprocess.Popen[str], how: str, began: float) -> None:
     report.say(f"\n## The load's process ({how})\n")
     mine = snapshot()
-    rows = [p for p in (mine or {"gpus": []})["gpus"][0]["processes"] or [] if p["pid"] == load.pid]
+    gpu = mine["gpus"][0] if mine and mine["gpus"] else {}
+    rows = [p for p in gpu.get("processes") or [] if p["pid"] == load.pid]
     report.check(bool(rows), f"pid {load.pid} stands under GPU 0")
     if not rows:
         report.say(
@@ -198,7 +216,7 @@ def check_load(report: Report, load: subprocess.Popen[str], how: str, began: flo
         row["runtime_seconds"] is not None and abs(row["runtime_seconds"] - runtime) < 5,
         f"runtime {row['runtime_seconds']} s, started {runtime:.1f} s ago",
     )
-    utilization = mine["gpus"][0]["utilization_percent"] if mine else None
+    utilization = gpu["utilization_percent"]
     report.check(utilization is not None and utilization > 0, f"utilization {utilization} %")
 
 
@@ -210,7 +228,7 @@ def check_agent(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "config.yml")
         config.write_text(f"rpc_port: {port}\nagent: {{sample_interval: 1}}\n")
-        agent = subprocess.Popen([*GPUMON, "agent", "--config", str(config)])
+        agent = subprocess.Popen([*GPUMON, "agent", "--config", str(config)], text=True)
         try:
             proxy = xmlrpc.client.ServerProxy(f"http://127.0.0.1:{port}", allow_none=True)
             first = wait_for_sample(proxy)
@@ -231,12 +249,7 @@ def check_agent(report: Report) -> None:
             report.say(f"- health: {json.dumps(proxy.health())}")
             report.say(f"- CPU and memory after ten more samples: {costs(agent.pid)}")
         finally:
-            agent.terminate()
-            try:
-                code = agent.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                agent.kill()
-                code = -9
+            code = end(agent)
             report.check(code == 0, f"SIGTERM ends it with exit {code}")
 
 
@@ -289,8 +302,7 @@ def main() -> int:
         report.say(run([*GPUMON, "snapshot"]).rstrip() + "\n```")
     finally:
         if load is not None:
-            load.terminate()
-            load.wait(timeout=10)
+            end(load)
     report.say(f"\n{report.faults} differences, {time.monotonic() - began:.0f} s.")
     return 1 if report.faults else 0
 

@@ -45,6 +45,7 @@ ASK: dict[str, Callable[[Any], object]] = {
     "clocks.mem": lambda gpu: n.nvmlDeviceGetClockInfo(gpu, n.NVML_CLOCK_MEM),
     "fan.speed": n.nvmlDeviceGetFanSpeed,
     "pstate": lambda gpu: f"P{n.nvmlDeviceGetPerformanceState(gpu)}",
+    "ecc.mode.current": lambda gpu: _on(n.nvmlDeviceGetEccMode(gpu)[0]),
     "ecc.errors.corrected.volatile.total": _ecc(0, 0),
     "ecc.errors.uncorrected.volatile.total": _ecc(1, 0),
     "ecc.errors.corrected.aggregate.total": _ecc(0, 1),

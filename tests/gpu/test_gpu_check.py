@@ -55,10 +55,12 @@ def test_where_both_agree_only_the_missing_load_is_a_difference(tmp_path: Path) 
 
 def test_each_field_that_differs_is_named(tmp_path: Path) -> None:
     theirs = Scenario(gpus=[h100(0), rtx(1)])
+    theirs.gpus[0]["name"] = "NVIDIA A100 80GB HBM3"
     theirs.gpus[0]["temperature"] = 50
     del theirs.gpus[1]["fan_speed"]
     done = _check(_environment(tmp_path, theirs))
     assert _differences(done)[1:] == [
+        "| 0 | name | NVIDIA H100 80GB HBM3 | NVIDIA A100 80GB HBM3 | **DIFFERS** |",
         "| 0 | temperature_celsius | 31 | 50 | **DIFFERS** |",
         "| 1 | fan_speed_percent | 30 | [N/A] | **DIFFERS** |",
     ], done.stdout

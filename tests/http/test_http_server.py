@@ -243,6 +243,26 @@ def test_when_all_connections_are_taken_the_longest_idle_one_makes_room(monkeypa
             client.close()
 
 
+def test_a_client_that_leaves_takes_its_connection_with_it(monkeypatch):
+    kept = []
+
+    class Counted(connections.Connections):
+        def __init__(self, limit):
+            super().__init__(limit)
+            kept.append(self)
+
+    monkeypatch.setattr(server, "Connections", Counted)
+    with running(site()) as [port]:
+        for _ in range(20):
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as client:
+                client.request("GET", "/")
+                assert client.getresponse().read()
+        end = time.monotonic() + 5
+        while len(kept[0]):
+            assert time.monotonic() < end, f"{len(kept[0])} connections are left"
+            time.sleep(0.01)
+
+
 def test_connections_in_work_are_never_cut_to_make_room(monkeypatch):
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
     with running(site()) as [port]:

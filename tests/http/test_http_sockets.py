@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import socket
 import subprocess
@@ -94,10 +93,22 @@ def test_a_port_in_use_names_address_holder_and_the_key_to_change():
         port = taken.getsockname()[1]
         with pytest.raises(StartError) as caught:
             open_listeners("agent", [f"127.0.0.1:{port}"])
-    assert str(caught.value).startswith(
-        f"port {port} is in use on 127.0.0.1 by process {os.getpid()} ("
-    )
+    assert f"port {port} is in use on 127.0.0.1 by this process itself" in str(caught.value)
     assert "set rpc_port in config.yml to another port" in str(caught.value)
+
+
+def test_a_port_that_another_process_has_names_that_process():
+    code = (
+        "import socket; taken = socket.create_server(('127.0.0.1', 0));"
+        "print(taken.getsockname()[1], flush=True); input()"
+    )
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
+        port = int(other.stdout.readline())
+        with pytest.raises(StartError, match=rf"port {port} .* by process {other.pid} \("):
+            open_listeners("web", [f"127.0.0.1:{port}"])
+        other.stdin.write(b"\n")
 
 
 def test_when_one_address_fails_the_others_are_given_up():

@@ -229,7 +229,18 @@ def test_wide_and_hostile_text_stays_within_the_width(width: int) -> None:
         name=nasty,
         error=nasty,
         unknown={"processes": nasty},
-        processes=[process(2**40, user=nasty, program=nasty, container=nasty, cpu_percent=1e300)],
+        unattributed_mib=2**70,
+        processes=[
+            process(
+                2**40,
+                user=nasty,
+                user_by=nasty,
+                program=nasty,
+                container=nasty,
+                started_from=nasty,
+                cpu_percent=1e300,
+            )
+        ],
         temperature_celsius=10**18,
     )
     snapshot = host(gpu, hostname=nasty, errors=[nasty], sampler_error=nasty, driver_version=nasty)
@@ -367,3 +378,30 @@ def test_the_age_that_the_snapshot_tells_goes_before_the_clocks() -> None:
     assert body(host(sample_age_seconds=0.5))[0].startswith("node-7  read 0s ago")
     assert body(host(time=NOW - 61))[0].startswith("node-7  read 1m ago")
     assert body(host(time=NOW + 5))[0].startswith("node-7  read 0s ago")
+
+
+def test_an_owner_by_rule_is_marked_and_the_mark_explained() -> None:
+    ruled = [process(pid, user="bob", user_by="rule: home mount") for pid in (5, 6)]
+    plain = process(7, gpu_memory_used_mib=1)
+    lines = body(host(h100(0, processes=[*ruled, plain])))
+    assert [line.split()[1] for line in lines[-4:-1]] == ["bob*", "bob*", "alice"]
+    assert lines[-1] == "* owner by rule: home mount"
+    assert "*" not in render(host(h100(0, processes=[plain])), width=100, now=NOW)
+
+
+def test_an_unknown_owner_is_never_an_owner_by_rule() -> None:
+    nobody = process(5, user=None, user_by="rule: home mount")
+    assert "*" not in render(host(h100(0, processes=[nobody])), width=100, now=NOW)
+
+
+def test_where_a_process_was_started_stands_behind_its_program() -> None:
+    lines = body(host(h100(0, processes=[process(5, job="slurm 7", started_from="tmux")])))
+    assert lines[-1].endswith("python train.py (slurm 7, tmux)")
+
+
+def test_memory_that_no_process_explains_has_a_line_of_its_own() -> None:
+    lines = body(host(h100(0, unattributed_mib=12595, processes=[process(5)])))
+    assert lines[-2] == "     unattributed 12.3G"
+    for known in (0, None):
+        gpu = h100(0, unattributed_mib=known, processes=[process(5)])
+        assert "unattributed" not in render(host(gpu), width=100, now=NOW)

@@ -147,7 +147,45 @@ def test_renderings_of_one_revision_are_bounded():
     renderings = Renderings()
     for number in range(3 * MOST):
         renderings.get("r", number, lambda: Rendering(b"x", "text/plain"))
-    assert len(renderings._kept) <= MOST
+    assert sum(map(len, renderings._kept.values())) <= MOST
+
+
+def test_a_request_that_comes_late_does_not_throw_the_new_page_out():
+    made: list[str] = []
+    renderings = Renderings()
+
+    def ask(revision: str) -> None:
+        renderings.get(
+            revision, "page", lambda: made.append(revision) or Rendering(b"x", "text/plain")
+        )
+
+    for revision in ("r-1", "r-2", "r-1", "r-2", "r-1", "r-2", "r-3", "r-2", "r-3"):
+        ask(revision)
+    assert made == ["r-1", "r-2", "r-3"]
+    assert list(renderings._kept) == ["r-2", "r-3"]
+
+
+def test_many_threads_share_one_compression(monkeypatch):
+    made: list[int] = []
+    squeeze, start = gzip.compress, threading.Barrier(8)
+    rendering = Rendering(b"x" * 1_000_000, "text/plain")
+
+    def compress(*args, **kwargs):
+        made.append(1)
+        return squeeze(*args, **kwargs)
+
+    monkeypatch.setattr("gpumon.web.renderings.gzip.compress", compress)
+
+    def ask():
+        start.wait(timeout=10)
+        assert rendering.zipped
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert made == [1]
 
 
 def test_a_revision_of_any_text_makes_a_sound_tag():

@@ -9,7 +9,7 @@ from web_client import Page, get, site
 from web_cluster import every_state, simulated
 
 from gpumon.cluster.status import ClusterStatus
-from gpumon.model import HostSnapshot
+from gpumon.model import HealthEvent, HostSnapshot
 from gpumon.web.links import segment
 
 HOSTILE = [
@@ -23,7 +23,7 @@ HOSTILE = [
     "x" * 10_000,
     "&lt;b&gt;&amp;",
 ]
-KEPT = {"state", "host_state", "schema"}
+KEPT = {"state", "host_state", "schema", "level"}
 
 
 def _texts(value: Any, rename: Any, key: str = "") -> Any:
@@ -53,13 +53,32 @@ def _cluster(word: str) -> tuple[Any, list[str], list[str]]:
     numbers: dict[str, int] = {}
     sample, details, _ = simulated(6)
     merged = every_state()
+    for host in merged.hosts:
+        for gpu in host.gpus:
+            gpu.warnings.append("a warning")
+            for holder in gpu.holders:
+                holder.user_by = "a rule"
     merged = msgspec.structs.replace(merged, hosts=[*merged.hosts, *sample.hosts])
     status = _renamed(merged, ClusterStatus, word, numbers)
     renamed = {}
     for name, detail in details.items():
         for gpu in detail.gpus:
+            gpu.hints.append("a hint")
+            gpu.health.append(
+                HealthEvent(
+                    kind="xid",
+                    level="fault",
+                    text="a trouble",
+                    advice="an advice",
+                    first_at=1.0,
+                    last_at=2.0,
+                    count=1,
+                    source="a source",
+                )
+            )
             for process in gpu.processes or []:
                 process.job = process.container = process.note = "somewhere"
+                process.started_from = process.user_by = "somehow"
         renamed[f"{word}{numbers[name]}"] = _renamed(detail, HostSnapshot, word, numbers)
     users = [user.user for user in status.users if user.user is not None]
     app = site(status, renamed.get, title=word)

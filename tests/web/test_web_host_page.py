@@ -91,7 +91,8 @@ def test_the_line_of_the_host_is_there():
 
 def test_every_reading_of_the_model_has_a_row():
     apart = {"index", "error", "lost", "unknown", "unified_memory", "mig", "processes"}
-    runs = {"unused_since", "free_since"}  # the state's own words say these
+    apart |= {"health", "hints"}  # lists of their own
+    runs = {"unused_since", "free_since", "watched_since"}  # the state's own words say these
     assert {field for _, field, _ in _ROWS} == set(Gpu.__struct_fields__) - apart - runs
     shown = page(_app(), "/host/gpu-1")
     assert shown.row("UUID") == ["UUID", "GPU-1234"]

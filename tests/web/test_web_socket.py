@@ -88,3 +88,20 @@ def test_many_browsers_get_the_same_page():
             thread.join(timeout=15)
     assert len(bodies) == 16
     assert len(set(bodies)) == 1
+
+
+def test_a_failure_inside_is_a_sentence_to_the_client_and_one_traceback_in_the_log(caplog):
+    def broken():
+        raise RuntimeError("the secret reason")
+
+    with _served(site(broken)) as port:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        client.request("GET", "/status.json")
+        reply = client.getresponse()
+        body = reply.read()
+        client.close()
+    assert (reply.status, body.count(b"\n")) == (500, 1)
+    assert b"its log says why" in body
+    assert b"secret" not in body
+    (record,) = [one for one in caplog.records if one.exc_info]
+    assert "the secret reason" in str(record.exc_info[1])

@@ -147,7 +147,7 @@ def test_a_page_is_small_when_it_travels(hosts, limit):
 
 def test_details_of_every_gpu_are_in_the_page_of_a_small_cluster_only():
     tiny, small, large = (get(site(_crowded(count)), "/").text for count in (2, 50, 51))
-    assert tiny.count("<details open>") == 2
-    assert small.count('<details><summary><span class="strip"') == 50
-    assert "<details open>" not in small
+    assert tiny.count(" open><summary>") == 2
+    assert small.count('"><summary><span class="strip"') == 50
+    assert " open><summary>" not in small
     assert '<table class="gpus">' not in large

@@ -7,17 +7,19 @@ from web_cluster import cluster, every_state, gpu, holder, host, simulated
 from gpumon.web.text import MOST_HOSTS, WIDTH, plain, render
 
 SCREEN = """\
-GPUs  2 free  4 busy  1 idle  1 fault  3 unknown  1 drained   12 GPUs, 5 hosts
+GPUs  2 free  4 busy  1 idle  1 fault  3 unknown  1 drained   12 GPUs, 4 of 5 hosts
 as of 08:02:03, readings up to 4s old, hosts are asked every 5 s
 
 MODEL                 FREE  TOTAL  LARGEST BLOCKS
 A100 80G                 0      1
 A100 80G MIG 1g.10gb     2      3  gpu-2 x2
-H100 80G                 2     10  gpu-1 x2
+H100 80G                 2     10  gpu-1 x2  (3 unknown)
+A GPU in MIG mode counts once in the totals. In this table its instances count, each under its
+profile.
 
 HOST  MODEL      0   1   2   3   4   5   6   7 FREE USERS                                   SEEN
 gpu-1 H100 80G   0 100  __   z  !!  __   #   ?    2 bob 2, alice 1, ? 1                     4s
-gpu-2 A100 80G 2/3  --                            0 erin 1                                  4s error
+gpu-2 A100 80G 2/3  --                            0 erin 1                                  4s note
 gpu-3 -        no GPU in this host                                                          4s error
 gpu-4 H100 80G   ?   ?                            - last: mei 1                             14m down
 gpu-5 -        gpu-5: no such name                                                          - never
@@ -26,22 +28,23 @@ gpu-5 -        gpu-5: no such name                                              
 
 USER   GPUS  IDLE  MEMORY  PROCS  SINCE  WHERE
 bob       2     1  136.7G      1  30h00  gpu-1:1,3
-?         1     0   70.3G      0      -  gpu-1:6
+?         1     0   70.3G      -      -  gpu-1:6
 alice     1     0   68.4G      1   3h00  gpu-1:0
 erin      1     0    8.8G      1   3h00  gpu-2:0
 
 STATE    WHERE    WHO   SINCE  WHAT
 fault    gpu-1:4  -      2h00  fallen off the bus: GPU is lost
 down     gpu-4    mei     14m  gpu-4:8043 refused the connection
-error    gpu-2    -         -  its clock is 3m ahead of this server's
 error    gpu-3    -         -  no GPU: the driver counts none
 never    gpu-5    -         -  gpu-5: no such name
 unknown  gpu-1:7  -         -  its processes could not be read
 ghost    gpu-1:6  -      2h00  62464 MiB in use, no process visible
 idle     gpu-1:3  bob  >=2h00  70.3G held, not used: 2.0 GPU-hours
+note     gpu-2    -         -  its clock is 3m ahead of this server's
 
-12 GPUs on 5 hosts: 2 free, 4 busy, 1 idle, 1 fault, 3 unknown, 1 drained. 3 hosts fresh, 1 down, 1
-not heard of yet. How many GPUs a host has that never answered is not known: none are counted.
+12 GPUs on 4 of 5 hosts: 2 free, 4 busy, 1 idle, 1 fault, 3 unknown, 1 drained. 3 hosts fresh, 1
+down, 1 not heard of yet. How many GPUs a host has that never answered is not known: none are
+counted.
 """
 
 

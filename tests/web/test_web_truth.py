@@ -12,6 +12,7 @@ from gpumon.cluster.view import build
 from gpumon.config import Config, HostEntry, Limits
 from gpumon.model import Gpu, HostSnapshot, MigInstance, Process
 from gpumon.simulate import SimulatedHost
+from gpumon.units import clock
 
 NOTHING_KNOWN = {
     "name": None,
@@ -139,7 +140,9 @@ def test_gpus_of_a_silent_host_are_never_counted_free(later, state):
     assert fresh.totals.gpus.free > 0
     app = site(silent)
     front = page(app, "/")
-    assert front.row("H100 80G")[1:] == ["0", "8", ""]
+    assert front.row("H100 80G")[1:] == ["0", "8", "(8 unknown)"]
+    assert "No GPU is known to be free right now." in front.words
+    assert "(8 unknown)" in get(app, "/status.txt").text
     row = front.row("gpu-01")
     assert row[3].split()[0] == "-"
     assert row[4].startswith("last: ")
@@ -148,6 +151,16 @@ def test_gpus_of_a_silent_host_are_never_counted_free(later, state):
     assert 'class="c free' not in get(app, "/").text.partition('id="hosts"')[2]
     assert "0 free" in get(app, "/status.txt").text.splitlines()[1]
     assert "All values below are the last ones known" in page(app, "/host/gpu-01").words
+
+
+def test_old_values_are_dated_by_their_reading_not_by_the_last_answer():
+    frozen = {"state": "stale", "age_seconds": 2 * HOUR, "answered_at": NOW - 1.0}
+    app = site(cluster([host("gpu-1", [gpu(0, "unknown")], **frozen)]))
+    when = clock(NOW - 2 * HOUR, NOW)
+    assert f"the last ones known, from {when}." in page(app, "/host/gpu-1").words
+    assert "<caption>Last known values, 2h00 old</caption>" in get(app, "/").text
+    assert "<caption>" not in get(site(every_state()), "/").text.partition("gpu-4")[0]
+    assert when != clock(NOW - 1.0, NOW)
 
 
 def test_a_state_that_may_have_begun_earlier_says_so():
@@ -172,6 +185,79 @@ def test_no_hosts_shows_the_lines_to_add():
     assert "No hosts are configured" in words
     assert "hosts: - gpu-host-1" in words
     assert "hosts:\n  - gpu-host-1\n" in get(app, "/status.txt").text
+
+
+def test_a_hosts_last_errors_do_not_hide_why_it_is_silent():
+    quiet = {"state": "down", "reason": "refused: nobody", "reason_kind": "refused"}
+    old = host("gpu-1", [], gpu_count=None, errors=["The driver does not answer."], **quiet)
+    assert page(site(cluster([old])), "/").row("gpu-1")[1] == "refused: nobody"
+
+
+def test_an_opened_list_of_gpus_leaves_room_for_what_is_said_beside_it():
+    late = {"state": "stale", "reason": "timed out: no answer", "reason_kind": "timed out"}
+    both = [holder("alice"), holder("bob")]
+    hosts = [
+        host("gpu-1", [gpu(0)]),
+        host("gpu-2", [gpu(0)], notes=["its clock is 3m ahead of this server's"]),
+        host("gpu-3", [gpu(0, "unknown", holders=both)], **late),
+    ]
+    html = get(site(cluster(hosts)), "/").text
+    assert [part[:2] for part in html.split('<details class="')[1:]] == ["l1", "l2", "l3"]
+
+
+def test_a_clock_that_is_off_is_a_note_and_no_error():
+    note = "its clock is 3m ahead of this server's"
+    app = site(cluster([host("gpu-1", [gpu(0)], notes=[note])]))
+    front = page(app, "/")
+    assert front.row("gpu-1")[-1].split() == ["4s", "note"]
+    assert front.row("note")[3] == note
+    assert "error" not in front.words
+    assert '<p class="remark">its clock is' in get(app, "/host/gpu-1").text
+    assert "4s note" in get(app, "/status.txt").text
+
+
+def test_gpus_that_no_host_has_told_of_are_not_zero():
+    waiting = {"state": "never", "gpu_count": None, "age_seconds": None, "answered_at": None}
+    mute = host("gpu-2", [], gpu_count=None, errors=["The driver does not answer."])
+    for hosts in ([host("gpu-1", [], reason="not asked yet", **waiting)], [mute]):
+        app = site(cluster(hosts))
+        html = get(app, "/").text
+        assert "<title>- free - GPUs</title>" in html
+        assert "<b>-</b> free" in html
+        assert "0 free" not in html
+        assert "of - GPUs on 1 host" in html
+        assert "GPUs  - free  - busy" in get(app, "/status.txt").text
+    assert "No host has answered yet." not in html
+    assert "No GPU is known: the hosts say why." in html
+
+
+def test_hosts_whose_gpus_are_not_known_are_left_out_of_the_count():
+    mute = host("gpu-2", [], gpu_count=None, errors=["The driver does not answer."])
+    app = site(cluster([host("gpu-1", [gpu(0)]), mute]))
+    assert "of 1 GPU on 1 of 2 hosts" in page(app, "/").words
+
+
+def test_a_host_that_was_not_asked_yet_is_not_called_broken():
+    waiting = {"state": "never", "gpu_count": None, "age_seconds": None, "answered_at": None}
+    app = site(cluster([host("gpu-1", [], reason="not asked yet", **waiting)]))
+    assert "Nothing is known to be wasted or broken." in page(app, "/").words
+
+
+def test_processes_that_nobody_could_ask_for_are_not_none():
+    detail = HostSnapshot(hostname="gpu-1", errors=["The driver does not answer."])
+    mute = host("gpu-1", [], gpu_count=None, errors=["The driver does not answer."])
+    words = page(site(cluster([mute]), lambda _: detail), "/host/gpu-1").words
+    assert "No process on any GPU" not in words
+    assert "The processes of this host are not known: its GPUs could not be read." in words
+    empty = HostSnapshot(hostname="gpu-1", gpu_count=0)
+    app = site(cluster([host("gpu-1", [], gpu_count=0)]), lambda _: empty)
+    assert "No process on any GPU." in page(app, "/host/gpu-1").words
+
+
+def test_a_ghost_has_an_unknown_number_of_processes():
+    nobody = {"holders": [], "reason": "62464 MiB in use, no process visible"}
+    app = site(cluster([host("gpu-1", [gpu(0, "busy", **nobody)])]))
+    assert page(app, "/").row("unknown owner")[4] == "-"
 
 
 def test_hosts_without_an_answer_are_named():
@@ -205,6 +291,8 @@ def test_a_free_mig_instance_is_something_free():
     app = site(cluster([host("gpu-1", [whole])]))
     front = page(app, "/")
     assert "No GPU is free" not in front.words
+    assert "A GPU in MIG mode counts once in the totals." in front.words
+    assert "A GPU in MIG mode counts once in the totals." in get(app, "/status.txt").text
     assert front.row("gpu-1")[3].split() == ["0", "free", "1", "MIG"]
     assert front.row("MIG 1")[1] == "free 1h00"
     assert "1/2" in get(app, "/status.txt").text

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from web_client import page, site
+from web_client import get, page, site
 from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
 
 from gpumon.errors import CollectError, SourceError
@@ -15,7 +15,7 @@ def rows(*hosts):
 
 def test_the_worst_comes_first():
     kinds = [row.kind for row in wasted(every_state())]
-    assert kinds == ["fault", "down", "error", "error", "never", "unknown", "ghost", "idle"]
+    assert kinds == ["fault", "down", "error", "never", "unknown", "ghost", "idle", "note"]
 
 
 def test_a_sound_cluster_wastes_nothing():
@@ -78,7 +78,7 @@ def test_a_silent_host_is_one_row_with_its_last_users():
     (row,) = rows(host("gpu-1", [last, gpu(1, "unknown")], age_seconds=600.0, **quiet))
     assert (row.kind, row.gpus, row.users, row.what) == ("down", [], ["mei"], "no answer")
     assert row.since == NOW - 600.0
-    assert "systemctl status gpumon-agent" in row.advice
+    assert "'gpumon agent' running" in row.advice
 
 
 @pytest.mark.parametrize("kind", [*SourceError.KINDS, *CollectError.KINDS, "no sample", None])
@@ -97,3 +97,60 @@ def test_there_is_something_to_do_about_every_kind_of_silence(kind):
 def test_each_fault_has_its_own_advice(reason, word):
     (row,) = rows(host("gpu-1", [gpu(0, "fault", reason=reason)]))
     assert word in row.advice
+
+
+def test_a_warning_of_a_gpu_that_works_is_listed_before_ghosts_and_after_what_is_broken():
+    waits = "bad memory rows wait for a reset"
+    one = host(
+        "gpu-1",
+        [
+            gpu(0, "idle"),
+            gpu(1, "busy", holders=[]),
+            gpu(2, "busy", warnings=[waits]),
+            gpu(3, warnings=[waits, "XID 63"]),
+            gpu(4, "unknown", reason="its processes could not be read"),
+        ],
+    )
+    found = rows(one)
+    assert [row.kind for row in found] == ["unknown", "warning", "warning", "ghost", "idle"]
+    assert [(row.gpus, row.users, row.what) for row in found[1:3]] == [
+        ([2, 3], ["alice"], waits),
+        ([3], [], "XID 63"),
+    ]
+    assert (found[1].since, found[1].advice) == (None, "")
+    app = site(cluster([one]))
+    assert page(app, "/").row("warning")[3] == waits
+    assert f"warning  gpu-1:2,3  alice      -  {waits}" in get(app, "/status.txt").text
+
+
+def test_an_old_warning_of_a_silent_host_is_not_one_of_now():
+    silent = host("gpu-1", [gpu(0, "unknown", warnings=["old"])], state="down", reason="no answer")
+    assert [row.kind for row in rows(silent)] == ["down"]
+
+
+def test_an_error_of_a_host_whose_gpus_are_read_is_a_note():
+    said = {"errors": ["The load could not be read."], "reason": "The load could not be read."}
+    sound = host("gpu-1", [gpu(0)], **said)
+    assert [(row.kind, row.what) for row in rows(sound)] == [
+        ("note", "The load could not be read.")
+    ]
+    app = site(cluster([sound]))
+    assert page(app, "/").row("gpu-1")[-1].split() == ["4s", "note"]
+    assert "4s note" in get(app, "/status.txt").text
+    html = get(app, "/host/gpu-1").text
+    assert '<p class="remark">The load could' in html
+    assert 'class="problem"' not in html
+    assert 'class="w error"' not in get(app, "/").text
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"reason_kind": "no sample"}, {"gpu_count": None}, {"gpu_count": 0}],
+)
+def test_an_error_of_a_host_whose_gpus_are_not_read_stays_an_error(trouble):
+    said = {"errors": ["Something is wrong."], "reason": "Something is wrong."}
+    one = host("gpu-1", [gpu(0)], **{**said, **trouble})
+    assert [row.kind for row in rows(one)] == ["error"]
+    app = site(cluster([one]))
+    assert page(app, "/").row("gpu-1")[-1].split() == ["4s", "error"]
+    assert '<p class="problem">Something' in get(app, "/host/gpu-1").text

@@ -22,15 +22,17 @@ def make_source(
     connections: Connections,
     supervisor: Supervisor | None = None,
     seed: int = 0,
+    patience: float = 0.0,
 ) -> Source:
     """Return the source of one entry. `number` (from 0) and `seed` shape a simulated host.
 
+    `patience`: so many seconds `self` may wait for its first sample, within a poll's deadline.
     Raises ValueError for `self` without the supervisor that samples this machine.
     """
     if entry.source == "self":
         if supervisor is None:
             raise ValueError("the entry self needs the supervisor that samples this machine")
-        return SelfSource(supervisor)
+        return SelfSource(supervisor, patience=patience)
     if entry.source == "simulated":
         return SimulatedSource(SimulatedHost(entry.name, number, seed))
     return XmlRpcSource(entry, connections)
@@ -49,7 +51,12 @@ async def open_sources(
     try:
         for number, entry in enumerate(config.hosts):
             sources[entry.name] = make_source(
-                entry, number, connections=connections, supervisor=supervisor, seed=seed
+                entry,
+                number,
+                connections=connections,
+                supervisor=supervisor,
+                seed=seed,
+                patience=config.rpc_timeout / 2,
             )
         yield sources
     finally:

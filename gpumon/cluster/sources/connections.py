@@ -12,7 +12,7 @@ import aiohttp
 from gpumon.cluster.sources import answer
 from gpumon.cluster.sources.resolver import Resolver
 from gpumon.config import Config, TlsConfig
-from gpumon.errors import StartError
+from gpumon.errors import SetupError
 from gpumon.http.auth import Tokens
 from gpumon.version import __version__
 
@@ -33,7 +33,7 @@ class Connections:
     """One per server. Made within a running loop; close it at the end."""
 
     def __init__(self, config: Config, resolver: Resolver | None = None) -> None:
-        """Raises StartError where the token file or a certificate can't be used."""
+        """Raises SetupError where the token file or a certificate can't be used."""
         token = None if config.token_file is None else Tokens.load(config.token_file).first
         self.has_token = token is not None
         speaks_tls = any(entry.tls for entry in config.hosts)
@@ -117,12 +117,12 @@ def _tracing() -> aiohttp.TraceConfig:
 def client_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return how agents are asked over TLS: who is believed, and which certificate we show.
 
-    Without `ca`, whom the system believes. Raises StartError naming the file.
+    Without `ca`, whom the system believes. Raises SetupError naming the file.
     """
     try:
         context = ssl.create_default_context(cafile=tls.ca)
     except OSError as error:
-        raise StartError(
+        raise SetupError(
             f"tls.ca: {tls.ca} can't be used ({error.strerror or error}). "
             "Give a PEM file with the certificates of your authority"
         ) from error
@@ -131,7 +131,7 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
             # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
             context.load_cert_chain(tls.cert, tls.key, password=lambda: "")
         except OSError as error:
-            raise StartError(
+            raise SetupError(
                 f"tls.cert: {tls.cert} with tls.key {tls.key} can't be used "
                 f"({error.strerror or error}). Both must be readable PEM files that belong "
                 "together, the key without a password"

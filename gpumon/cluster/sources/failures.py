@@ -20,6 +20,7 @@ _RESET = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 _CERTIFICATE_WANTED = "Does it ask for a certificate of this server? Then set tls.cert and tls.key"
+_AGENT_THERE = "Does gpumon's agent listen there? If it speaks TLS, write https:// in hosts"
 _NOT_HTTP = {
     "SSH-": "an SSH banner",
     "\\x15\\x03": "TLS, so its entry in hosts must begin with https://",
@@ -96,7 +97,7 @@ def timed_out(where: str, seconds: float, step: str) -> SourceError:
 _STEPS = {
     "name": "while looking up its name. Is its name server up?",
     "connecting": "while connecting. Is the host up, and no firewall in between?",
-    "waiting": "while waiting for its answer. On that host: systemctl status gpumon-agent",
+    "waiting": "while waiting for its answer. Is 'gpumon agent' running on that host?",
     "reading": "while reading its answer. Is the network slow, or rpc_timeout too short?",
 }
 """What a poll can be at, in order, and what is said when it got no further."""
@@ -123,7 +124,8 @@ def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -
         return bad_answer(where, found[0] if found else "something that is not HTTP")
     if isinstance(error, aiohttp.ServerDisconnectedError) or _is_reset(cause):
         # So ends, with TLS 1.3, a connection on which the client should have shown a certificate.
-        hint = _CERTIFICATE_WANTED if tls else "Does gpumon's agent listen there?"
+        # And so one that speaks TLS, when it is asked without.
+        hint = _CERTIFICATE_WANTED if tls else _AGENT_THERE
         return bad_answer(where, "a connection closed without an answer", hint)
     return _not_reached(cause, where)
 
@@ -159,7 +161,7 @@ def _not_reached(error: BaseException, where: str) -> SourceError:
     if number == errno.ECONNREFUSED:
         return SourceError(
             "refused",
-            f"refused: nothing listens on {where}. On that host: systemctl status gpumon-agent",
+            f"refused: nothing listens on {where}. Is 'gpumon agent' running on that host?",
         )
     if number in _NO_ROUTE:
         return SourceError(

@@ -102,7 +102,7 @@ class XmlRpcSource:
             raise
         except binascii.Error as error:
             raise answer.Garbled("a detail that is not base64") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise answer.Garbled(f"a summary that can't be read ({error})") from error
         self._revision = revision if len(revision) <= _LONGEST_REVISION else None
         return reading

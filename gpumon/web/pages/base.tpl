@@ -35,6 +35,9 @@
 % if status is not None:
 <p>{{totals(status)}}</p>
 <p>Utilization is the share of time in which a kernel ran on the GPU; it says nothing about how well the kernel used it. “-” and “?” are unknown, never zero. Memory is in binary units: 1G is 1024 MiB.</p>
+% if starred:
+<p>{{BY_RULE}}</p>
+% end
 <ul><li><a href="{{root}}status.txt">Plain text</a></li><li><a href="{{root}}{{twin}}">JSON</a></li><li>gpumon {{version}}</li></ul>
 % else:
 <p>gpumon {{version}}</p>

@@ -14,16 +14,16 @@
 <section id="free">
 <h2>Free now</h2>
 % if not view.models:
-<p>{{NO_ANSWER}}</p>
+<p>{{view.no_models}}</p>
 % else:
 % if view.nothing_free:
-<p class="big">{{NOTHING_FREE}}</p>
+<p class="big">{{view.nothing_free}}</p>
 % if view.ask:
 <p>Held but unused the longest: \\
 % for row in view.ask:
 <span class="u"><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a> GPU {{numbers(row.gpus)}} \\
 % for user in row.users:
-% include('user_link.tpl', user=user)
+% include('user_link.tpl', user=user, starred=user in row.by_rule)
  \\
 % end
 {{since(row.since, row.at_least)}}</span> \\
@@ -46,12 +46,18 @@
 <span class="u"><a href="{{root}}host/{{segment(block.host)}}">{{block.host}}</a> ({{block.free}})</span> \\
 % end
 % if len(model.blocks) > BLOCKS:
-<span class="note">and {{len(model.blocks) - BLOCKS}} more</span>\\
+<span class="note">and {{len(model.blocks) - BLOCKS}} more</span> \\
+% end
+% if model.counts.unknown:
+<span class="note">({{model.counts.unknown}} unknown)</span>\\
 % end
 </td></tr>
 % end
 </tbody>
 </table>
+% if view.mig:
+<p class="note">{{MIG_COUNTS}}</p>
+% end
 % end
 </section>
 <section id="hosts">

@@ -1,4 +1,7 @@
 <table class="gpus">
+% if host.state != 'fresh':
+<caption>Last known values, {{duration(host.age_seconds)}} old</caption>
+% end
 <thead><tr><th scope="col">GPU</th><th scope="col">State</th><th scope="col" class="n">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temp.</th><th scope="col">Held by</th></tr></thead>
 <tbody>
 % for gpu in host.gpus:

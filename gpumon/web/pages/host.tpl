@@ -13,10 +13,13 @@
 % end
 </p>
 % for problem in page.problems:
-<p class="problem">{{problem}}</p>
+<p class="{{'remark' if page.harmless else 'problem'}}">{{problem}}</p>
+% end
+% for note in host.notes:
+<p class="remark">{{note}}</p>
 % end
 % if host.state != 'fresh' and host.gpus:
-<p>All values below are the last ones known, from {{clock(host.answered_at, status.time)}}.</p>
+<p>All values below are the last ones known, from {{clock(page.read_at, status.time)}}.</p>
 % end
 <dl class="facts">
 % for label, text in page.facts:
@@ -27,7 +30,7 @@
 <section id="gpus">
 <h2>GPUs</h2>
 % if not host.gpus:
-<p>{{row.instead}}</p>
+<p>{{'Not known: see above.' if row.instead in page.problems else row.instead}}</p>
 % else:
 <table class="gpus wide">
 <thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col" class="n">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temperature</th><th scope="col" class="n">Power</th><th scope="col">Held by: user, memory, since</th></tr></thead>
@@ -43,6 +46,10 @@
 % end
 {{memory(part)}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td>\\
 % include('held_by.tpl', part=part)
+% extra = page.unattributed.get((gpu.index, gpu.uuid)) if whole else None
+% if extra:
+ <span class="note nw">unattributed {{extra}}</span>\\
+% end
 </td></tr>
 % end
 % end
@@ -50,6 +57,31 @@
 </table>
 % end
 </section>
+% if page.troubles or page.hints:
+<section id="health">
+<h2>Health</h2>
+% if page.troubles:
+<div class="scroll" role="region" aria-label="Health" tabindex="0">
+<table class="health">
+<thead><tr><th scope="col">GPU</th><th scope="col">Level</th><th scope="col">What</th><th scope="col" class="n">Times</th><th scope="col">First</th><th scope="col">Last</th><th scope="col">Now</th><th scope="col">What to do</th><th scope="col">Source</th></tr></thead>
+<tbody>
+% for trouble in page.troubles:
+<tr><td>{{trouble.gpu}}</td><th scope="row" class="w {{trouble.level}}">{{trouble.level}}</th><td>{{trouble.text}}</td><td class="n">{{trouble.times}}</td><td class="nw">{{trouble.first}}</td><td class="nw">{{trouble.last}}</td><td class="nw">{{trouble.over}}</td><td>{{trouble.advice}}</td><td>{{trouble.source}}</td></tr>
+% end
+</tbody>
+</table>
+</div>
+% end
+% if page.hints:
+<h3>Hints</h3>
+<ul class="reasons">
+% for hint in page.hints:
+<li>GPU {{numbers(hint.gpus)}}: {{hint.text}}</li>
+% end
+</ul>
+% end
+</section>
+% end
 <section id="processes">
 <h2>Processes</h2>
 % if detail is None:
@@ -58,7 +90,9 @@
 % for gpu, why in page.hidden:
 <p class="problem">The processes of GPU {{gpu}} are not known: {{why}}.</p>
 % end
-% if not page.processes:
+% if not detail.gpus and detail.gpu_count is None:
+<p>The processes of this host are not known: its GPUs could not be read.</p>
+% elif not page.processes:
 <p>{{'No process was seen on the other GPUs.' if page.hidden else 'No process on any GPU.'}}</p>
 % else:
 <div class="scroll" role="region" aria-label="Processes" tabindex="0">
@@ -68,8 +102,8 @@
 % for line in page.processes:
 % process = line.process
 <tr><td class="nw">{{line.gpu}}</td><th scope="row">\\
-% include('user_link.tpl', user=process.user)
-</th><td class="n">{{mib(process.gpu_memory_used_mib)}}</td><td class="n">{{duration(process.runtime_seconds)}}</td><td class="n">{{process.pid}}</td><td>{{process.program or '-'}}</td><td>{{', '.join(process.kinds) or '-'}}</td><td class="n">{{percent(process.sm_utilization_percent)}}</td><td class="n">{{percent(process.cpu_percent)}}</td><td class="n">{{mib(process.memory_used_mib)}}</td><td>{{process.state or '-'}}</td><td>{{', '.join(text for text in (process.job, process.container, process.note) if text)}}</td></tr>
+% include('user_link.tpl', user=process.user, starred=process.user_by is not None)
+</th><td class="n">{{mib(process.gpu_memory_used_mib)}}</td><td class="n">{{duration(process.runtime_seconds)}}</td><td class="n">{{process.pid}}</td><td>{{process.program or '-'}}</td><td>{{', '.join(process.kinds) or '-'}}</td><td class="n">{{percent(process.sm_utilization_percent)}}</td><td class="n">{{percent(process.cpu_percent)}}</td><td class="n">{{mib(process.memory_used_mib)}}</td><td>{{process.state or '-'}}</td><td>{{line.remark}}</td></tr>
 % end
 </tbody>
 </table>

@@ -1,5 +1,5 @@
 <table class="hosts{{' long' if any(len(row.host.name) > 13 for row in rows) else ''}}">
-<thead><tr><th scope="col" class="h">Host</th><th scope="col" class="m">Model</th><th scope="col" class="g">GPUs</th><th scope="col" class="n f">Free</th><th scope="col">Users</th><th scope="col" class="n cpu">CPU</th><th scope="col" class="n cpu">RAM</th><th scope="col" class="n s">Seen</th></tr></thead>
+<thead><tr><th scope="col" class="h">Host</th><th scope="col" class="m">Model</th><th scope="col" class="g">GPUs</th><th scope="col" class="n f">Free</th><th scope="col">Users: GPUs, since</th><th scope="col" class="n cpu">CPU</th><th scope="col" class="n cpu">RAM</th><th scope="col" class="n s">Seen</th></tr></thead>
 <tbody>
 % for row in rows:
 % host = row.host
@@ -9,7 +9,7 @@
 % else:
 <td class="model">{{row.model}}</td><td class="cells">\\
 % if details:
-<details{{!' open' if details == 'open' else ''}}><summary>\\
+<details class="l{{row.lines}}"{{!' open' if details == 'open' else ''}}><summary>\\
 % end
 <span class="strip" aria-hidden="true">\\
 % include('strip.tpl', gpus=host.gpus)
@@ -29,14 +29,14 @@
 % end
 % for held in row.held[:USERS_A_HOST]:
 <span class="u">\\
-% include('user_link.tpl', user=held.user)
+% include('user_link.tpl', user=held.user, starred=held.by_rule)
  {{len(held.gpus)}} <span class="note">{{since(held.since)}}</span></span> \\
 % end
 % if len(row.held) > USERS_A_HOST:
 <span class="note">+{{len(row.held) - USERS_A_HOST}}</span>\\
 % end
-% if host.reason:
-<span class="note one">{{host.reason}}</span>\\
+% if row.remark:
+<span class="note one">{{row.remark}}</span>\\
 % end
 </td>\\
 % end

@@ -18,10 +18,10 @@
 </td><td>\\
 % for user in row.users:
 <span class="u">\\
-% include('user_link.tpl', user=user)
+% include('user_link.tpl', user=user, starred=user in row.by_rule)
 </span> \\
 % end
-</td><td class="what">{{row.what}}</td><td class="n">{{since(row.since, row.at_least)}}</td><td class="do">{{row.advice}}</td></tr>
+</td><td class="what">{{row.what}}</td><td class="n" data-l="since">{{since(row.since, row.at_least)}}</td><td class="do">{{row.advice}}</td></tr>
 % end
 </tbody>
 </table>

@@ -1,8 +1,10 @@
-"""Since when a GPU is unused, held, free or broken: runs of samples, watched by the server.
+"""Since when a GPU is unused, held, free or broken: runs of samples.
 
-All moments are by the server's monotonic clock. A sample that does not say (None), or a gap between
-two samples, ends a run: not knowing is not idling. What the agent knows of its own GPUs
-(`unused_since`, `free_since`) goes before what the server saw, since the agent sees every sample.
+Both watch: the agent every sample of its own host, the server what its polls bring. All moments are
+by the watcher's monotonic clock. A sample that does not say (None), or a gap between two samples,
+ends a run: not knowing is not idling. On the server, what the agent knows of its own GPUs
+(`unused_since`, `free_since`, `watched_since`) goes before what the polls showed, since the agent
+sees every sample.
 """
 
 from __future__ import annotations
@@ -117,6 +119,10 @@ class _Sample:
                 isinstance(gpu, GpuSummary) and fault_of(gpu) is not None, old.fault, None
             ),
         )
+        told = self._by_our_clock(gpu.watched_since)
+        if told is not None:
+            steady = abs(told - new.observed) < STEADY_SECONDS
+            return new if steady else msgspec.structs.replace(new, observed=told)
         # The agent puts a start later than we do: there was a use between two polls, or the agent
         # itself began anew. Nothing before that start is vouched for.
         moved = [

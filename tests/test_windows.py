@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from cluster_tools import WALL, a_gpu, a_process, a_snapshot
+from cluster.cluster_tools import WALL, a_gpu, a_process, a_snapshot
 
-from gpumon.cluster.windows import Watch, advance, gpu_key, mig_key
 from gpumon.config import Limits
 from gpumon.model import Gpu, MigInstance
 from gpumon.states import Window
 from gpumon.summary import summarize
+from gpumon.windows import Watch, advance, gpu_key, mig_key
 
 GAP = 20.0
 USED = {"utilization_percent": 80, "processes": [a_process()], "memory_used_mib": 30_000}
@@ -226,3 +226,20 @@ def test_mig_instances_have_runs_of_their_own():
     assert (free.free_for, free.unused_for) == (10.0, None)
     assert (busy.held_for, busy.free_for) == (10.0, None)
     assert host.window(gpu_key(short)).held_for == 10.0
+
+
+def test_what_the_agent_has_watched_longer_than_we_have_is_known_exactly():
+    host = Watched(host_clock_off_by=-500.0)
+    told = {"free_since": host.time(-60), "watched_since": host.time(-3600)}
+    host.sample(0, a_gpu(**told))
+    window = host.window()
+    assert (window.free_for, window.observed_for) == (60.0, 3600.0)
+
+
+def test_a_run_as_old_as_the_agents_watch_may_be_older():
+    host = Watched()
+    host.sample(0, a_gpu())
+    told = {"free_since": host.time(2), "watched_since": host.time(2)}
+    host.sample(5, a_gpu(**told))
+    window = host.window()
+    assert window.free_for == window.observed_for == 3.0

@@ -1,0 +1,125 @@
+"""What the agent remembers of the last half hour, so that it alone can say since when.
+
+A sampler sees one moment, and is replaced when it hangs. The agent outlives it: it watches the runs
+of each GPU (`gpumon.windows`) and keeps its utilization of the last 30 minutes as running sums.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from gpumon.config import Limits
+from gpumon.model import Gpu, HostSnapshot, MigInstance
+from gpumon.summary import GpuSummary, HostSummary, MigSummary
+from gpumon.windows import Runs, Watch, advance, gpu_key, mig_key
+
+KEPT_SECONDS = 1800.0
+SHORT_SECONDS = 300.0
+ENOUGH = 0.9
+"""A mean is given when this share of its time was covered by samples that knew the utilization."""
+
+
+class _Sums:
+    """Running sums of one GPU, an entry a sample: known seconds, and percent times seconds.
+
+    Those of a sample are added when the next one comes, which ends its time. So the difference of
+    two entries is what lies between their samples, however many that are.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self.covered = array("d", bytes(8 * samples))
+        self.total = array("d", bytes(8 * samples))
+        self.newest: int | None = None
+
+    def add(self, weight: float, percent: int | None) -> None:
+        known = weight if self.newest is not None else 0.0
+        self.covered.append((self.covered[-1] if self.covered else 0.0) + known)
+        self.total.append((self.total[-1] if self.total else 0.0) + known * (self.newest or 0))
+        self.newest = None if percent is None else min(percent, 100)
+
+    def drop(self, samples: int) -> None:
+        del self.covered[:samples]
+        del self.total[:samples]
+
+
+class Usage:
+    """Watches the samples of one host. Times are seconds of the monotonic clock."""
+
+    def __init__(self, interval: float, limits: Limits) -> None:
+        self._interval = interval
+        self._limits = limits
+        self._watch: Watch | None = None
+        self._times = array("d")
+        self._sums: dict[str, _Sums] = {}
+
+    def longest_gap(self) -> float:
+        """Return after how many seconds without a sample all runs end."""
+        return 3 * self._interval + 10
+
+    def add(self, snapshot: HostSnapshot, summary: HostSummary, now: float) -> None:
+        """Take in a sample of the moment `now`; fill in what it can't know by itself.
+
+        Both forms of it get `unused_since`, `free_since` and `watched_since`, the whole one also
+        the mean utilization of 5 and 30 minutes.
+        """
+        self._watch = advance(
+            self._watch,
+            summary,
+            sampled=now,
+            limits=self._limits,
+            longest_gap=self.longest_gap(),
+        )
+        self._keep(summary, now)
+        if snapshot.time is None:
+            return
+        to_wall = snapshot.time - now
+        for gpu, short in zip(snapshot.gpus, summary.gpus, strict=True):
+            key = gpu_key(short)
+            _fill(gpu, short, self._watch.runs[key], to_wall)
+            gpu.utilization_5m_percent = self._mean(key, now, SHORT_SECONDS)
+            gpu.utilization_30m_percent = self._mean(key, now, KEPT_SECONDS)
+            for instance, brief in zip(gpu.mig, short.mig, strict=True):
+                _fill(instance, brief, self._watch.runs[mig_key(short, brief)], to_wall)
+
+    def _keep(self, summary: HostSummary, now: float) -> None:
+        # A sample speaks for the time up to the next one, but not for a gap.
+        weight = min(now - self._times[-1], 2 * self._interval) if self._times else 0.0
+        old = bisect_left(self._times, now - KEPT_SECONDS)
+        del self._times[:old]
+        for sums in self._sums.values():
+            sums.drop(old)
+        known = {gpu_key(gpu): gpu.utilization_percent for gpu in summary.gpus}
+        for key in known:
+            if key not in self._sums:
+                self._sums[key] = _Sums(len(self._times))
+        self._times.append(now)
+        for key, sums in list(self._sums.items()):
+            sums.add(weight, known.get(key))
+            if key not in known and sums.covered[0] == sums.covered[-1]:
+                del self._sums[key]  # gone for longer than anything is kept
+
+    def _mean(self, key: str, now: float, seconds: float) -> float | None:
+        """Return the mean utilization, each sample weighted by the time that it stands for."""
+        sums = self._sums[key]
+        first = bisect_right(self._times, now - seconds)
+        covered = sums.covered[-1] - sums.covered[first]
+        total = sums.total[-1] - sums.total[first]
+        if sums.newest is not None:
+            covered += self._interval
+            total += self._interval * sums.newest
+        if covered < ENOUGH * seconds:
+            return None
+        return round(total / covered, 1)
+
+
+def _fill(
+    whole: Gpu | MigInstance, short: GpuSummary | MigSummary, runs: Runs, to_wall: float
+) -> None:
+    whole.unused_since = short.unused_since = _wall(runs.unused, to_wall)
+    whole.free_since = short.free_since = _wall(runs.free, to_wall)
+    whole.watched_since = short.watched_since = _wall(runs.observed, to_wall)
+
+
+def _wall(moment: float | None, to_wall: float) -> float | None:
+    return None if moment is None else round(moment + to_wall, 1)

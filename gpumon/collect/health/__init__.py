@@ -1,0 +1,1 @@
+"""Health of the GPUs: what broke, since when, how often, and whether it is over."""

@@ -23,9 +23,7 @@ _CLOCK_EVENT_REASONS = (
     "sw_thermal_slowdown",
     "hw_thermal_slowdown",
     "hw_power_brake_slowdown",
-    "display_clocks_setting",
-    "board_limit",
-    "reliability",
+    "display_clock_setting",
 )
 """The names of the bits, lowest first."""
 

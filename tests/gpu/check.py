@@ -36,21 +36,22 @@ FIELDS: list[tuple[str, str, float | None]] = [
     ("uuid", "uuid", None),
     ("name", "name", None),
     ("pci.bus_id", "pci_bus_id", None),
-    ("utilization.gpu", "utilization_percent", 100),
-    ("utilization.memory", "memory_utilization_percent", 100),
+    ("utilization.gpu", "utilization_percent", 30),
+    ("utilization.memory", "memory_utilization_percent", 40),
     ("memory.total", "memory_total_mib", 1),
     ("memory.used", "memory_used_mib", 64),
     ("memory.reserved", "memory_reserved_mib", 8),
     ("memory.free", "memory_free_mib", 64),
     ("temperature.gpu", "temperature_celsius", 6),
-    ("power.draw", "power_draw_watts", 400),
+    ("power.draw", "power_draw_watts", 150),
     ("enforced.power.limit", "enforced_power_limit_watts", 1),
-    ("clocks.sm", "sm_clock_mhz", 1500),
-    ("clocks.mem", "memory_clock_mhz", 2000),
+    ("clocks.sm", "sm_clock_mhz", 400),
+    ("clocks.mem", "memory_clock_mhz", 200),
     ("fan.speed", "fan_speed_percent", 10),
-    ("pstate", "performance_state", 8),
-    ("utilization.encoder", "encoder_utilization_percent", 100),
-    ("utilization.decoder", "decoder_utilization_percent", 100),
+    ("pstate", "performance_state", 2),
+    ("utilization.encoder", "encoder_utilization_percent", 10),
+    ("utilization.decoder", "decoder_utilization_percent", 10),
+    ("clocks_event_reasons.active", "clock_event_reasons", None),
     ("ecc.mode.current", "ecc_mode", None),
     ("ecc.errors.corrected.volatile.total", "ecc_volatile_corrected", 0),
     ("ecc.errors.uncorrected.volatile.total", "ecc_volatile_uncorrected", 0),
@@ -58,10 +59,22 @@ FIELDS: list[tuple[str, str, float | None]] = [
     ("ecc.errors.uncorrected.aggregate.total", "ecc_aggregate_uncorrected", 0),
     ("compute_mode", "compute_mode", None),
     ("persistence_mode", "persistence_mode", None),
-    ("pcie.link.gen.current", "pcie_generation", 4),
+    ("pcie.link.gen.current", "pcie_generation", 2),
     ("pcie.link.width.current", "pcie_width", 0),
     ("mig.mode.current", "mig_mode", None),
 ]
+REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""The bits of nvidia-smi's clocks_event_reasons.active, lowest first."""
 UNKNOWN = ("[n/a]", "n/a", "[not supported]", "[unknown error]", "[gpu requires reset]", "")
 
 
@@ -116,12 +129,17 @@ def ours(value: Any) -> str | float | None:
         return "enabled" if value else "disabled"
     if isinstance(value, str):
         return value.lower()
+    if isinstance(value, list):
+        return " ".join(value) or "none"
     return float(value)
 
 
 def theirs(text: str) -> str | float | None:
     if text.lower() in UNKNOWN:
         return None
+    if text.lower().startswith("0x"):
+        bits = int(text, 16)
+        return " ".join(word for bit, word in enumerate(REASONS) if bits >> bit & 1) or "none"
     text = text.removeprefix("P") if text[:1] == "P" and text[1:].isdigit() else text
     try:
         return float(text)
@@ -180,6 +198,11 @@ def compare_fields(report: Report) -> None:
         report.check(False, "gpumon snapshot and nvidia-smi both answer")
         return
     report.check(len(mine["gpus"]) == len(other), f"{len(other)} GPUs in both")
+    driver = run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    report.check(
+        mine["driver_version"] == driver.partition("\n")[0].strip(),
+        f"driver {mine['driver_version']}, CUDA {mine['cuda_version']}",
+    )
     report.say("\n| GPU | field | gpumon | nvidia-smi | |\n| --- | --- | --- | --- | --- |")
     for gpu, row in zip(mine["gpus"], other, strict=False):
         for name, field, slack in FIELDS:

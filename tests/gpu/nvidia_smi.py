@@ -44,6 +44,9 @@ ASK: dict[str, Callable[[Any], object]] = {
     "clocks.sm": lambda gpu: n.nvmlDeviceGetClockInfo(gpu, n.NVML_CLOCK_SM),
     "clocks.mem": lambda gpu: n.nvmlDeviceGetClockInfo(gpu, n.NVML_CLOCK_MEM),
     "fan.speed": n.nvmlDeviceGetFanSpeed,
+    "clocks_event_reasons.active": lambda gpu: (
+        f"0x{n.nvmlDeviceGetCurrentClocksEventReasons(gpu):016X}"
+    ),
     "pstate": lambda gpu: f"P{n.nvmlDeviceGetPerformanceState(gpu)}",
     "ecc.mode.current": lambda gpu: _on(n.nvmlDeviceGetEccMode(gpu)[0]),
     "ecc.errors.corrected.volatile.total": _ecc(0, 0),

@@ -48,7 +48,7 @@ class Patience(Generic[K, V]):
     def answer(self, key: K) -> tuple[V | None, bool]:
         """Return the answer for `key`, and whether there is one yet."""
         due, value = self._kept.get(key, (0.0, None))
-        if self._now >= due and key not in self._pending:
+        if self._now >= due and key not in self._pending and len(self._pending) < _MOST_KEPT:
             answered = self._request(key)
             if due == 0.0 and self._patience_left > 0:
                 begin = time.monotonic()

@@ -43,6 +43,8 @@ class _Known(msgspec.Struct):
     """What is kept about one process."""
 
     start_ticks: int
+    ended: bool = False
+    """It was gone while the driver listed it, and has been listed ever since."""
     refresh_due: float = 0.0
     comm: bytes = b""
     uid: int | None = None
@@ -105,15 +107,24 @@ class Enricher:
         """Fill one row; return what to keep about its process."""
         folder = f"{self._proc}/{row.pid}"
         try:
+            if known is not None and known.ended:
+                # The driver lists a pid of the past. A process that has this pid now is another's.
+                raise ProcessLookupError
             stat = procfs.read_stat(folder)
+            if stat.start_ticks > now.boot * procfs.TICKS_PER_SECOND:
+                raise ProcessLookupError("this process began after the driver was asked")
             if known is None or known.start_ticks != stat.start_ticks:
                 known = _Known(start_ticks=stat.start_ticks)
             if now.monotonic >= known.refresh_due or known.comm != stat.comm:
                 self._refresh(known, row.pid, stat, now)
         except (FileNotFoundError, ProcessLookupError):
             row.note = ENDED
-            if not os.path.isdir(folder) and procfs.is_alive(row.pid):
-                row.note, known = HIDDEN, None
+            if not os.path.isdir(folder):
+                if procfs.is_alive(row.pid):
+                    row.note, known = HIDDEN, None
+                else:
+                    known = known or _Known(start_ticks=-1)
+                    known.ended = True
         except PermissionError:
             row.note, known = DENIED, None
         except (OSError, ValueError, IndexError) as error:

@@ -11,11 +11,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gpumon.collect.nvml import GPU_IS_LOST, RESET_REQUIRED, Unknown
+from gpumon.collect.nvml import (
+    FUNCTION_NOT_FOUND,
+    GPU_IS_LOST,
+    NOT_SUPPORTED,
+    NOT_SUPPORTED_WITH_VGPU,
+    RESET_REQUIRED,
+    Unknown,
+)
 from gpumon.model import Gpu
 
 FOREVER = math.inf
 MINUTE = 60.0
+_NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, NOT_SUPPORTED_WITH_VGPU})
+"""Plain answers of a driver that works: a Jetson's says hardly anything else."""
 
 
 class GpuLost(Exception):
@@ -39,7 +48,10 @@ class Questions:
         self.now = 0.0
         self.asked = 0
         self.answered = 0
-        """How many of this round's questions about the moment were asked, and were answered."""
+        """How many of this round's questions about the moment were asked, and were answered.
+
+        Those that this GPU or driver does not support don't count.
+        """
         self.failure: Unknown | None = None
         """The last of those that was not."""
 
@@ -61,7 +73,7 @@ class Questions:
         if isinstance(answer, Unknown):
             if answer.code in (GPU_IS_LOST, RESET_REQUIRED):
                 raise GpuLost(answer)
-            if not keep:
+            if not keep and answer.code not in _NOT_OFFERED:
                 self.asked += 1
                 self.failure = answer
             keep = MINUTE if answer.settled else 0.0

@@ -9,6 +9,7 @@ import threading
 import pytest
 from collect_helpers import until
 
+from gpumon.collect import patience
 from gpumon.collect.accounts import SILENT, Accounts, look_up
 
 ANN = 231072
@@ -86,3 +87,16 @@ def test_an_old_name_stays_while_the_database_is_silent(directory):
     directory.answers.clear()
     accounts.begin(10_000.0)
     assert accounts.name(ANN) == ("ann", None)
+
+
+def test_questions_that_wait_for_a_silent_database_do_not_fill_the_memory(directory, monkeypatch):
+    monkeypatch.setattr(patience, "_MOST_KEPT", 3)
+    accounts = Accounts(directory.look_up, patience=0.0)
+    accounts.begin(0.0)
+    for uid in range(10):
+        assert accounts.name(uid) == (f"uid:{uid}", SILENT)
+    directory.answers.set()
+    directory.names[ANN] = "ann"
+    until(lambda: len(directory.asked) == 3, "the questions that wait are answered")
+    until(lambda: accounts.name(ANN) == ("ann", None), "others can be asked")
+    assert directory.asked == [0, 1, 2, ANN]

@@ -360,6 +360,19 @@ def test_the_counter_of_memory_errors_says_more_than_an_event_of_one(host):
     assert events(host.gpu()) == [("ecc", None, 3, False)]
 
 
+def test_errors_of_memory_are_over_when_ecc_was_turned_off(host):
+    gpu = host.start(h100(0)).gpus[0]
+    gpu["ecc.volatile.uncorrected"] = 3
+    assert events(host.gpu()) == [("ecc", None, 3, True)]
+    for key in [key for key in gpu.values if key.startswith("ecc.")]:
+        del gpu[key]
+    later(host, 130)
+    assert events(host.gpu()) == [("ecc", None, 3, True)]  # not known is not over
+    gpu["ecc_mode"] = 0
+    later(host, 130)
+    assert events(host.gpu()) == [("ecc", None, 3, False)]
+
+
 def test_where_there_is_no_counter_the_event_of_a_memory_error_is_told(host):
     gpu = host.start(h100(0)).gpus[0]
     for key in [key for key in gpu.values if key.startswith("ecc.")]:

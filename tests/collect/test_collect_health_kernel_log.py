@@ -52,6 +52,8 @@ def test_each_form_of_the_line_is_understood(log, message, bus, code):
         "NVRM: Xid (PCI:0000:17:00): N/A",
         "NVRM: Xid (PCI:0000:17:00): 99999999999999999999, x",
         "usb 1-1: new device",
+        # What a user may have the kernel quote.
+        "overlayfs: failed to resolve 'NVRM: Xid (PCI:0000:17:00): 79, x': -2",
         "",
     ],
 )

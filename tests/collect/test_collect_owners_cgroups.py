@@ -79,6 +79,8 @@ def test_the_environment_names_a_job_of_this_user_by_a_number(environment, job):
         ("1:name=systemd:/system.slice/slurmd@gpu-01.service\n4:memory:/\n", True),
         ("0::/user.slice/user-1000.slice/session-5.scope\n", False),
         ("0::/system.slice/not-slurmd.service\n", False),
+        # A user may have a unit of that name.
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmd.service\n", False),
         ("", False),
     ],
 )

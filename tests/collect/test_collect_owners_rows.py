@@ -149,6 +149,7 @@ SLURMD = "0::/system.slice/slurmd.service\n"
         (SLURMD, {}, None),
         (SLURMD, None, None),
         ("0::/user.slice/user-1000.slice/session-5.scope\n", {"SLURM_JOB_ID": "77"}, None),
+        (f"0::{USER_SLICE}/app.slice/slurmd.service\n", {"SLURM_JOB_ID": "77"}, None),
         ("0::/system.slice/slurmstepd.scope/job_5\n", {"SLURM_JOB_ID": "77"}, "slurm 5"),
         (
             "0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0\n",
@@ -340,6 +341,21 @@ def test_apptainer_is_told_by_its_variables_and_mounts_of_its_own(
     assert (row.container, who(row)) == (container, ("alice", None, 1000))
 
 
+def test_no_rule_names_a_person_where_only_the_environment_tells_of_a_container(host):
+    # Anybody with a range in /etc/subuid can make such a process.
+    (host.proc / "500" / "ns").mkdir(parents=True)
+    (host.proc / "1" / "ns").mkdir(parents=True)
+    (host.proc / "1" / "ns" / "mnt").touch()
+    (host.proc / "500" / "ns" / "mnt").touch()
+    host.start(BY_VARIABLE)
+    environment = {"APPTAINER_NAME": "torch.sif", "JOB_OWNER": "bob"}
+    row = host.row(uid=232071, environment=environment)
+    assert (row.container, who(row)) == (
+        "apptainer torch.sif",
+        ("uid:232071", None, 232071),
+    )
+
+
 def test_a_container_of_the_cgroups_is_not_taken_for_apptainer(host):
     row = host.row(cgroup=IN_DOCKER, environment={"APPTAINER_NAME": "torch.sif"})
     assert row.container == DOCKER
@@ -408,13 +424,26 @@ def test_a_process_of_root_in_somebodys_login_session_says_whose_it_is(host):
     assert (row.started_from, who(row)) == ("session of alice", ("root", None, 0))
 
 
+def test_a_login_session_is_seen_from_a_cgroup_namespace_of_the_agents_own(host):
+    row = host.row(cgroup="0::/../../user.slice/user-1000.slice/session-5.scope\n")
+    assert row.started_from == "session of alice"
+
+
+@pytest.mark.parametrize(
+    "above", ["/lxc.payload.gpu-box", f"/docker/{ID}", USER_SLICE, "/user.slice/x"]
+)
+def test_a_login_session_in_a_container_or_of_a_users_making_is_nobodys_here(host, above):
+    row = host.row(uid=1001, cgroup=f"0::{above}/user.slice/user-1000.slice/session-5.scope\n")
+    assert row.started_from is None
+
+
 # ---- MPS. ----
 
 SERVER = ("nvidia-cuda-mps-server",)
 
 
-def mps(host, *others):
-    write(host.proc, 500, comm="nvidia-cuda-mps", argv=SERVER)
+def mps(host, *others, uid=0):
+    write(host.proc, 500, comm="nvidia-cuda-mps", argv=SERVER, uid=uid)
     rows = [Process(pid=500, kinds=["compute"]), *others]
     host.start()
     host.enricher.enrich([Gpu(index=0, processes=rows)], Moment(1e9, 100.0, 1e6), [])
@@ -432,6 +461,11 @@ def test_an_mps_server_beside_its_clients_is_who_started_it(host):
     row = mps(host, client)
     assert (*who(row), row.note) == ("root", None, 0, None)
     assert client.user == "alice"
+
+
+def test_nobody_but_root_loses_a_process_by_calling_it_an_mps_server(host):
+    row = mps(host, uid=1000)
+    assert (*who(row), row.note) == ("alice", None, 1000, None)
 
 
 def test_another_process_on_the_gpu_is_no_client_of_mps(host):

@@ -146,6 +146,18 @@ def test_a_failure_is_asked_again_after_a_minute_and_forgotten_when_it_is_over(d
     assert (runtime.facts(ID)[0].name, runtime.failure) == ("train-7", None)
 
 
+def test_a_runtime_that_keeps_failing_does_not_fill_the_memory(docker, runtime):
+    docker.answer = lambda handler: docker.send(handler, b"{}", 500)
+    for number in range(3):
+        now = 61.0 * number
+        runtime.begin(now)
+        for container in range(100):
+            runtime.facts(f"{number}-{container}")
+        until(lambda: not runtime._answers.empty(), "the runtime has failed")
+        runtime.begin(now)
+        assert not runtime._wanted
+
+
 def test_a_failure_is_forgotten_when_nobody_asks_any_more(docker, runtime):
     docker.answer = lambda handler: docker.send(handler, b"{}", 500)
     assert answered(runtime, ID) is None

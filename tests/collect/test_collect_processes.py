@@ -268,6 +268,27 @@ def test_a_pid_that_changes_hands_during_the_read_brings_nothing(tmp_path, monke
     assert look(enricher, 500).user == "uid:54322"
 
 
+def test_a_dead_pid_that_the_driver_goes_on_listing_is_never_given_to_another_process(tmp_path):
+    enricher = Enricher(pids_are_ours=True, proc=str(tmp_path))
+    pid = ended_pid()
+    write_process(tmp_path, pid, start=1000, uid=54321, argv=b"old\0")
+    assert look(enricher, pid).user == "uid:54321"
+    shutil.rmtree(tmp_path / str(pid))
+    assert look(enricher, pid).note == ENDED
+    write_process(tmp_path, pid, start=2000, uid=54322, argv=b"new\0")
+    row = look(enricher, pid)
+    assert (row.user, row.program, row.note) == ("uid:54321", "old", ENDED)
+
+
+def test_a_process_that_began_after_the_driver_was_asked_is_not_the_one_it_named(tmp_path):
+    enricher = Enricher(pids_are_ours=True, proc=str(tmp_path))
+    pid = ended_pid()
+    future = int((time.clock_gettime(time.CLOCK_BOOTTIME) + 60) * TICKS)
+    write_process(tmp_path, pid, start=future, uid=54322, argv=b"new\0")
+    row = look(enricher, pid)
+    assert (row.user, row.note) == (None, ENDED)
+
+
 def test_a_program_that_changes_its_title_or_runs_another_is_seen(tmp_path):
     enricher = Enricher(pids_are_ours=True, proc=str(tmp_path))
     write_process(tmp_path, 500, start=1000, uid=0, argv=b"launcher\0")

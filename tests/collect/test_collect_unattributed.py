@@ -55,6 +55,7 @@ def test_what_is_in_use_beyond_the_processes_is_unattributed(case, rest):
         gpu(None),
         gpu(10240, processes=None),
         gpu(10240, 4000, None),
+        gpu(10240, 4000, unknown={"processes": "the graphics list could not be read: x"}),
         gpu(10240, mig_mode=True),
         gpu(10240, unknown={"mig": "unknown error of the driver"}),
         gpu(10240, unified_memory=True),

@@ -54,6 +54,8 @@ def conditions(gpu: Gpu) -> Iterator[Condition]:
     lost = True if gpu.lost else (False if gpu.error is None else None)
     yield Condition("lost", lost, "fault", gpu.error or "the driver lost this GPU", _LOST)
     errors = gpu.ecc_volatile_uncorrected
+    if errors is None and gpu.ecc_mode is False:
+        errors = 0  # the reset that turned ECC off has ended the count
     yield Condition(
         "ecc",
         None if errors is None else errors > 0,

@@ -27,10 +27,12 @@ _RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)", re.DOTALL)
 """Priority and facility, number, microseconds since boot, flags; message."""
 
 _XID = re.compile(
-    rb"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})[^)]*\): "
+    rb"(?:nvidia [0-9a-fA-F:.]+: )?NVRM: Xid "
+    rb"\((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})[^)]*\): "
     rb"(\d{1,9})\b"
 )
-"""Also what follows the address: ".0" in some drivers, " GPU-I:05" for a MIG instance."""
+"""The beginning of a message: further on, the kernel quotes what users call their files. Also what
+follows the address: ".0" in some drivers, " GPU-I:05" for a MIG instance."""
 
 _KERNEL = 0
 """Facility of the kernel's own records. What a program writes into the log has another one."""
@@ -110,7 +112,7 @@ class KernelLog:
         if self.sequence is not None and sequence <= self.sequence:
             return None
         self.sequence = sequence
-        xid = _XID.search(record[4]) if priority >> 3 == _KERNEL else None
+        xid = _XID.match(record[4]) if priority >> 3 == _KERNEL else None
         if xid is None:
             return None
         # The log's clock stands still while the machine sleeps, as the monotonic one does.

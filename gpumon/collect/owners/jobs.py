@@ -59,7 +59,7 @@ def job_of(paths: list[str]) -> str | None:
 
 def started_by_slurmd(paths: list[str]) -> bool:
     """Return whether Slurm started the process without giving its job a cgroup."""
-    return any(_SLURM_DAEMON.search(path) for path in paths)
+    return any(_SLURM_DAEMON.search(_of_the_host(path)) for path in paths)
 
 
 def job_in_environment(environment: Mapping[str, str], uid: int) -> str | None:
@@ -74,9 +74,13 @@ def job_in_environment(environment: Mapping[str, str], uid: int) -> str | None:
     return f"slurm {job_id}"
 
 
+def _of_the_host(path: str) -> str:
+    """Return the path down to a user's own systemd: below it the user names the cgroups."""
+    return _USER_MANAGER.split(path, maxsplit=1)[0]
+
+
 def _in_path(path: str) -> tuple[str, str, str | None] | None:
-    # Below a user's own systemd the user names the cgroups.
-    path = _USER_MANAGER.split(path, maxsplit=1)[0]
+    path = _of_the_host(path)
     for system, form in _FORMS:
         match = form.search(path)
         if match is not None:

@@ -22,7 +22,8 @@ from gpumon.text import clean
 
 BY_SUBUID = "subuid"
 
-_SESSION = re.compile(r"/user-(\d+)\.slice/session-[^/]+\.scope(?:/|\Z)")
+# From the top: a container has sessions of uids of its own, and a user's systemd any cgroups.
+_SESSION = re.compile(r"(?:/\.\.)*/user\.slice/user-(\d+)\.slice/session-[^/]+\.scope(?:/|\Z)")
 _IMAGE_VARIABLES = ("APPTAINER_NAME", "SINGULARITY_NAME")
 _VALUE_LENGTH = 256
 
@@ -99,6 +100,9 @@ class Owners:
         job = jobs.job_of(paths)
         if job is None and uid is not None and jobs.started_by_slurmd(paths):
             job = jobs.job_in_environment(self._environment(folder) or {}, uid)
+        # Below a user's own systemd, and where only the environment tells of a container, all is of
+        # a user's making: no evidence of anybody else.
+        of_the_host = container is not None and container.manager_uid is None
         if container is None or container.runtime == "apptainer":
             container = self._apptainer(folder) or container
         started_from = None
@@ -107,8 +111,7 @@ class Owners:
         elif uid is not None:
             started_from = self._ancestors.started_from(pid, uid, program)
         evidence = None
-        # Below a user's own systemd all is of that user's making: no evidence of anybody else.
-        if container is not None and container.manager_uid is None and self._rules:
+        if container is not None and of_the_host and self._rules:
             evidence = Evidence(container, self._environment(folder), self._homes(folder))
         return Traces(container, job, _session_uid(paths), started_from, evidence)
 
@@ -214,7 +217,7 @@ _OF_THE_SOCKET = frozenset({"docker", "podman", "container"})
 
 def _session_uid(paths: list[str]) -> int | None:
     for path in paths:
-        match = _SESSION.search(path)
+        match = _SESSION.match(path)
         if match is not None:
             return int(match[1])
     return None

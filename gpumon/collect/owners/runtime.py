@@ -110,6 +110,7 @@ class Runtime:
         if isinstance(answer, str):
             self.failure = answer
             self._due = self._now + _PAUSE_AFTER_FAILURE_SECONDS
+            self._wanted.clear()  # whoever still wants it asks again; those who are gone do not
             return
         self.failure = None
         self._due = asked_at + _PAUSE_SECONDS

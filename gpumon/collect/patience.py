@@ -24,6 +24,9 @@ _MOST_KEPT = 10_000
 class Patience(Generic[K, V]):
     """Answers by key, kept for ten minutes; None, the answer "there is none", for one.
 
+    An answer is never replaced by None: a directory that is down says "there is none" like one that
+    has none, and an account that is gone was still whose the running processes are.
+
     `ask` runs in a thread of its own and must not raise. `patience` is how many seconds a sample
     waits in all for answers that it has never had.
     """
@@ -70,6 +73,8 @@ class Patience(Generic[K, V]):
         while True:
             key, asked_at = self._wanted.get()
             value = self._ask(key)
+            if value is None:
+                _, value = self._kept.get(key, (0.0, None))
             keep = _KEEP_FAILURE_SECONDS if value is None else _KEEP_SECONDS
             self._kept[key] = (asked_at + keep, value)
             self._pending.pop(key).set()

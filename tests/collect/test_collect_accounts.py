@@ -79,6 +79,23 @@ def test_a_uid_without_a_name_is_asked_again_after_a_minute_and_a_name_after_ten
     until(lambda: accounts.name(unknown) == ("ben", None), "the first name is there")
 
 
+def test_a_name_once_known_is_not_taken_back_by_a_directory_that_is_down(directory):
+    directory.answers.set()
+    accounts = Accounts(directory.look_up)
+    accounts.begin(0.0)
+    assert accounts.name(ANN) == ("ann", None)
+    del directory.names[ANN]
+    for second in (601.0, 662.0, 1300.0):
+        accounts.begin(second)
+        accounts.name(ANN)
+        until(lambda: not accounts._names._pending, "it was asked again")
+        assert accounts.name(ANN) == ("ann", None)
+    directory.names[ANN] = "anna"
+    accounts.begin(2000.0)
+    accounts.name(ANN)
+    until(lambda: accounts.name(ANN) == ("anna", None), "a new name is taken")
+
+
 def test_an_old_name_stays_while_the_database_is_silent(directory):
     directory.answers.set()
     accounts = Accounts(directory.look_up, patience=0.05)

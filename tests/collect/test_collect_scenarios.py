@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from collect_helpers import needs_root
 from fake_nvml.scenario import FOLDER, Scenario
 
 from gpumon.collect.mps import SHARED
@@ -280,6 +281,7 @@ def test_seven_instances_show_who_holds_which(make_host, spawn):
     assert (whole.mig_mode, whole.utilization_percent) == (False, 0)
 
 
+@needs_root
 def test_an_mps_server_is_nobodys_where_its_clients_are_not_listed(make_host, spawn):
     listed, hidden = start(make_host, spawn, "mps").sample().gpus
     assert [row.program for row in listed.processes] == [SERVER, "trainer", "trainer"]

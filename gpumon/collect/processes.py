@@ -28,6 +28,7 @@ HIDDEN = "hidden by the host (hidepid)"
 DENIED = "access denied by the host"
 OWNER_DENIED = "owner hidden by the host"
 COMMAND_DENIED = "command line hidden by the host"
+COMMAND_STUCK = "its memory does not answer: command line unknown"
 ZOMBIE = "ended, but not yet collected by its parent: it holds its GPU memory until then"
 NOT_OURS = "owner not visible from this container"
 NOT_OURS_ERROR = (
@@ -147,6 +148,8 @@ class Enricher:
             arguments = procfs.read_arguments(folder)
         except PermissionError:
             denied = COMMAND_DENIED
+        except TimeoutError:
+            denied = COMMAND_STUCK
         try:
             uid = procfs.read_uid(folder)
         except PermissionError:

@@ -9,6 +9,8 @@ import os
 
 import msgspec
 
+from gpumon.collect.deadline import Deadline
+
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -22,6 +24,9 @@ _COMMAND_LINE_BYTES = 16 * 1024
 _CGROUP_BYTES = 64 * 1024
 _ENVIRONMENT_BYTES = 128 * 1024
 _MOUNTS_BYTES = 1024 * 1024
+
+_memory = Deadline(0.25, 16)
+"""For what lies in the memory of processes: all that may be stuck costs a sample 4 s at most."""
 
 _STATES = {
     "R": "running",
@@ -86,9 +91,10 @@ def read_arguments(folder: str) -> list[str]:
     """Return the beginning of the argument list, undecodable bytes replaced.
 
     Programs that rewrite their title leave it as one argument, padded with NULs or blanks; the
-    padding is dropped. [] for kernel threads and zombies, which have none.
+    padding is dropped. [] for kernel threads and zombies, which have none. Raises TimeoutError when
+    the memory of the process does not answer.
     """
-    data = _read(f"{folder}/cmdline", _COMMAND_LINE_BYTES)
+    data = _read_memory(f"{folder}/cmdline", _COMMAND_LINE_BYTES)
     data = data.rstrip(b"\0 ")
     return data.decode("utf-8", "replace").split("\0") if data else []
 
@@ -102,8 +108,11 @@ def read_cgroups(folder: str) -> str:
 
 
 def read_environment(folder: str) -> bytes:
-    """Return the environment that the process was started with. Raises ValueError if it is huge."""
-    data = _read(f"{folder}/environ", _ENVIRONMENT_BYTES)
+    """Return the environment that the process was started with.
+
+    Raises ValueError if it is huge, TimeoutError when the memory of the process does not answer.
+    """
+    data = _read_memory(f"{folder}/environ", _ENVIRONMENT_BYTES)
     if len(data) == _ENVIRONMENT_BYTES:
         raise ValueError(f"{folder}/environ: {_ENVIRONMENT_BYTES} bytes or more")
     return data
@@ -158,6 +167,11 @@ def is_alive(pid: int) -> bool:
     except OSError:
         pass
     return True
+
+
+def _read_memory(path: str, most: int) -> bytes:
+    """Read a file that the kernel takes from the memory of the process (see deadline.py)."""
+    return _memory.call(path, lambda: _read(path, most))
 
 
 def _read(path: str, most: int) -> bytes:

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import msgspec
@@ -14,8 +15,10 @@ import pytest
 from collect_helpers import needs_root, needs_unshare, until
 
 from gpumon.collect import moment, procfs
+from gpumon.collect.deadline import Deadline
 from gpumon.collect.processes import (
     COMMAND_DENIED,
+    COMMAND_STUCK,
     DENIED,
     ENDED,
     HIDDEN,
@@ -287,6 +290,30 @@ def test_a_process_that_began_after_the_driver_was_asked_is_not_the_one_it_named
     write_process(tmp_path, pid, start=future, uid=54322, argv=b"new\0")
     row = look(enricher, pid)
     assert (row.user, row.note) == (None, ENDED)
+
+
+def test_a_process_whose_memory_never_answers_costs_its_command_and_not_the_sample(
+    tmp_path, monkeypatch
+):
+    write_process(tmp_path, 500, start=1000, uid=54321, argv=b"stuck\0")
+    write_process(tmp_path, 501, start=1000, uid=54322, argv=b"good\0")
+    release, read = threading.Event(), procfs._read
+
+    def never(path, most):
+        if path == f"{tmp_path}/500/cmdline":
+            release.wait(20)
+        return read(path, most)
+
+    monkeypatch.setattr(procfs, "_read", never)
+    monkeypatch.setattr(procfs, "_memory", Deadline(0.05, 2))
+    enricher = Enricher(pids_are_ours=True, proc=str(tmp_path))
+    try:
+        stuck, good = look(enricher, 500), look(enricher, 501)
+        assert (stuck.user, stuck.command, stuck.note) == ("uid:54321", None, COMMAND_STUCK)
+        assert (good.user, good.command) == ("uid:54322", "good")
+    finally:
+        release.set()
+    until(lambda: look(enricher, 500).command == "stuck", "its memory answers again")
 
 
 def test_a_program_that_changes_its_title_or_runs_another_is_seen(tmp_path):

@@ -13,6 +13,9 @@ from agent_cost.table import Budget, Result, Table
 from agent_cost.world import GPUS, world
 
 MOST_BYTES = {5: 10_000, 40: 60_000}
+"""Of a snapshot before compression, by processes a GPU."""
+MOST_TRAVELLING = {5: 10_000, 40: 20_000}
+"""Of the answer to `poll`, which is what a server fetches."""
 
 
 def run(settings: Settings) -> Result:
@@ -57,14 +60,18 @@ def run(settings: Settings) -> Result:
         rows = sum(len(gpu["processes"]) for gpu in json.loads(snapshot)["gpus"])
         if rows != GPUS * size:
             table.notes.append(f"{host.name}: the snapshot has only {rows} processes.")
-        if most is not None:
-            result.budgets.append(
-                Budget(
-                    f"snapshot before compression, {host.name}",
-                    f"<= {most / 1000:.0f} kB",
-                    f"{len(snapshot) / 1000:.1f} kB",
-                    len(snapshot) <= most,
+        for what, found, limit in (
+            ("snapshot before compression", len(snapshot), most),
+            ("answer to poll", len(poll), MOST_TRAVELLING.get(size)),
+        ):
+            if limit is not None:
+                result.budgets.append(
+                    Budget(
+                        f"{what}, {host.name}",
+                        f"<= {limit / 1000:.0f} kB",
+                        f"{found / 1000:.1f} kB",
+                        found <= limit,
+                    )
                 )
-            )
     table.notes.append(f"Each command line has {host.command_bytes()} characters.")
     return result

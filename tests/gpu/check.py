@@ -1,9 +1,10 @@
 """`make test-gpu`: is what gpumon says about real GPUs what nvidia-smi says?
 
 Starts a CUDA load on GPU 0, compares each field of `gpumon snapshot --json` with nvidia-smi,
-checks owner, memory and runtime of the load, asks a real agent by XML-RPC, and measures what a
-sample costs. Every wait has a limit; the whole takes under two minutes. Prints a report in
-Markdown; exit 0 when all holds, 1 when something differs, 2 where there is no GPU to ask.
+checks owner, memory and runtime of the load and of processes of another user, asks a real agent by
+XML-RPC, lets a program fail and looks for its XID, and measures what a sample costs. Every wait has
+a limit; the whole takes under two minutes. Prints a report in Markdown; exit 0 when all holds, 1
+when something differs, 2 where there is no GPU to ask.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import tempfile
 import threading
 import time
 import xmlrpc.client
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import owners
 
 HERE = Path(__file__).resolve().parent
 LOAD_SECONDS = 75
@@ -163,12 +167,17 @@ def snapshot() -> dict[str, Any] | None:
         return None
 
 
-def start_load() -> tuple[subprocess.Popen[str] | None, str, float]:
-    """Start the load with the first Python that manages; returns it, how, and when it began."""
+def start_load(prefix: Sequence[str] = ()) -> tuple[subprocess.Popen[str] | None, str, float]:
+    """Start the load with the first Python that manages; returns it, how, and when it began.
+
+    `prefix`: a command that starts it (as another user, say).
+    """
     for python in dict.fromkeys([sys.executable, shutil.which("python3") or sys.executable]):
         began = time.time()
         load = subprocess.Popen(
-            [python, str(HERE / "load.py"), str(LOAD_SECONDS)], stdout=subprocess.PIPE, text=True
+            [*prefix, python, str(HERE / "load.py"), str(LOAD_SECONDS)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert load.stdout is not None
         give_up = threading.Timer(START_SECONDS, load.kill)
@@ -243,7 +252,7 @@ def check_load(report: Report, load: subprocess.Popen[str], how: str, began: flo
     report.check(utilization is not None and utilization > 0, f"utilization {utilization} %")
 
 
-def check_agent(report: Report) -> None:
+def check_agent(report: Report, *, fault: bool) -> None:
     report.say("\n## The agent\n")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -271,9 +280,31 @@ def check_agent(report: Report) -> None:
             time.sleep(10)  # A measurement, not a wait: what ten samples cost.
             report.say(f"- health: {json.dumps(proxy.health())}")
             report.say(f"- CPU and memory after ten more samples: {costs(agent.pid)}")
+            if fault:
+                check_fault(report, proxy)
         finally:
             code = end(agent)
             report.check(code == 0, f"SIGTERM ends it with exit {code}")
+
+
+def check_fault(report: Report, proxy: xmlrpc.client.ServerProxy) -> None:
+    """Let a program write to foreign memory; the agent must tell the driver's XID."""
+    report.say("\n## A program's fault\n")
+    said = run([sys.executable, str(HERE / "fault.py")]).strip()
+    report.check(bool(said), f"a program is stopped by the driver: {said or 'it was not'}")
+    limit, found = time.monotonic() + 10, []
+    while said and not found and time.monotonic() < limit:
+        gpu: Any = proxy.snapshot()
+        found = [item for item in gpu["gpus"][0]["health"] if item["kind"] == "xid"]
+        time.sleep(0.5)
+    report.check(bool(found), "the agent tells it: " + "; ".join(x["text"] for x in found))
+    for item in found:
+        report.say(f"  source: {item['source']}; level: {item['level']}; ended: {item['ended_at']}")
+
+
+def check_calls(report: Report) -> None:
+    report.say("\n## What a sample costs here\n")
+    report.say(run([sys.executable, str(HERE / "calls.py"), "20"], seconds=60).rstrip())
 
 
 def wait_for_sample(proxy: xmlrpc.client.ServerProxy) -> dict[str, Any] | None:
@@ -320,7 +351,9 @@ def main() -> int:
         compare_fields(report)
         if load is not None:
             check_load(report, load, how, load_began)
-        check_agent(report)
+            owners.check(report, snapshot, start_load)
+        check_agent(report, fault=load is not None)
+        check_calls(report)
         report.say("\n## gpumon snapshot\n\n```")
         report.say(run([*GPUMON, "snapshot"]).rstrip() + "\n```")
     finally:

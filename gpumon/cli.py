@@ -117,6 +117,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     snapshot.add_argument("--json", action="store_true", help="as JSON, one line")
 
+    export = commands.add_parser(
+        "export",
+        allow_abbrev=False,
+        help="ask all hosts once and write web-gpu-monitor's static page and load_data.csv",
+    )
+    export.add_argument("--html", metavar="DIRECTORY", help="where to write index.html")
+    export.add_argument("--csv", metavar="FILE", help="where to write the GPUs, one a line")
+    _config_flags(export, "token_file")
+
     check = commands.add_parser(
         "check", allow_abbrev=False, help="check the configuration without starting anything"
     )

@@ -12,9 +12,10 @@ import msgspec
 
 from gpumon.agent.latest import Latest
 from gpumon.agent.legacy import gpu_stats, without_readings
+from gpumon.agent.nvgpu import gpu_status
 from gpumon.agent.spliced import Spliced
 from gpumon.http import xmlrpc
-from gpumon.model import HostSnapshot, decode_snapshot, splice
+from gpumon.model import HostSnapshot, decode_snapshot, encode, splice
 from gpumon.summary import HostSummary, decode_summary
 
 T = TypeVar("T")
@@ -80,8 +81,19 @@ class Forms:
         return self._once("legacy_stale", self._make_legacy_stale)
 
     def _make_legacy_stale(self) -> bytes:
+        return _json_answer(gpu_stats(self._blind()))
+
+    def nvgpu(self) -> bytes:
+        """Return the JSON of nvgpu's `/gpu_status`."""
+        return self._once("nvgpu", lambda: encode(gpu_status(self.snapshot())))
+
+    def nvgpu_stale(self) -> bytes:
+        """Return the same for a sample that is too old to be believed."""
+        return self._once("nvgpu_stale", lambda: encode(gpu_status(self._blind())))
+
+    def _blind(self) -> HostSnapshot:
         reason = self.latest.sampler_error or "there has been no new sample for too long"
-        return _json_answer(gpu_stats(without_readings(self.snapshot(), reason)))
+        return without_readings(self.snapshot(), reason)
 
     def _ageless(self) -> bytes:
         """Return the JSON of the snapshot with today's error; its first null is the age."""

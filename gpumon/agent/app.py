@@ -73,6 +73,7 @@ def make_app(
     for path in ("/", "/RPC2"):
         app.route(path, "POST", site.xml_rpc)
     app.route("/snapshot.json", "GET", site.snapshot_json)
+    app.route("/gpu_status", "GET", site.gpu_status)
     app.route("/healthz", "GET", site.healthz)
     app.default_error_handler = _error
     return app
@@ -130,6 +131,11 @@ class _AgentSite:
         compressed = _wants_gzip()
         body = form.gzip(age) if compressed else form.plain(age)
         return _sent(body, "application/json", compressed)
+
+    def gpu_status(self) -> bytes:
+        """Answer as nvgpu's agents do; where the reading is too old, nothing is available."""
+        form, fresh = self._answers.now(), self._latest().is_fresh(self._clock())
+        return _sent(form.nvgpu() if fresh else form.nvgpu_stale(), "application/json", False)
 
     def healthz(self) -> bytes:
         latest, now = self._latest(), self._clock()

@@ -26,6 +26,7 @@ from gpumon.web.answers import (
     wanted,
 )
 from gpumon.web.assets import load_assets
+from gpumon.web.earlier.routes import Earlier
 from gpumon.web.host_page import host_json, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.links import name_of, root_of, segment, without_suffix
@@ -85,6 +86,9 @@ class _Site:
         app.get("/healthz", callback=self._health)
         app.get("/static/<name>", callback=self._static)
         app.get("/favicon.ico", callback=lambda: self._static("favicon.svg"))
+        this_host = next((host.name for host in config.hosts if host.source == "self"), None)
+        self._earlier = Earlier(self._live, status, detail, this_host)
+        self._earlier.add_to(app)
 
     def _strip_prefix(self) -> None:
         """Take a configured prefix off the path; a prefix without its slash is sent on.
@@ -103,6 +107,9 @@ class _Site:
             bottle.request.environ["PATH_INFO"] = path[len(self._prefix) :]
 
     def _front(self) -> bottle.HTTPResponse:
+        asked_in_earlier_form = self._earlier.front()
+        if asked_in_earlier_form is not None:
+            return asked_in_earlier_form
         kind = wanted(bottle.request.get_header("Accept", ""))
         vary = "Accept, Accept-Encoding"
         if kind == JSON:

@@ -88,6 +88,11 @@ class Templates:
         return text.encode("utf-8", errors="replace")
 
 
+def page_template(name: str) -> SimpleTemplate:
+    """Return one template by itself, for a page that is no page of the server."""
+    return _compiled(_FOLDER / name)
+
+
 def details_of(status: ClusterStatus) -> str:
     """Return whether the front page holds every GPU's readings: "", "closed" or "open"."""
     if len(status.hosts) > MOST_DETAILED_HOSTS:

@@ -396,3 +396,24 @@ def test_the_stock_client_works_over_tls_and_with_a_certificate_of_its_own(tmp_p
         context.load_cert_chain(mine.cert, mine.key)
         with xmlrpc.client.ServerProxy(url, context=context) as proxy:
             assert len(proxy.gpus()) == 8
+
+
+# ---- nvgpu's address. ----
+
+
+def test_nvgpus_pages_can_ask_the_agent() -> None:
+    with agent(latest(host(busy(0), gpu(1), unknown(2)))) as port:
+        reply = get(port, "/gpu_status")
+        told = json.loads(reply.body)
+    assert reply.headers["Content-Type"] == "application/json"
+    assert [one["is_available"] for one in told["gpus"]] == [False, True, False]
+    assert told["gpus"][0]["users"] == "alice"
+
+
+def test_nothing_is_available_in_a_reading_that_is_too_old() -> None:
+    old = msgspec.structs.replace(latest(host(gpu(0))), taken_at=time.monotonic() - 3600)
+    with agent(old) as port:
+        [one] = json.loads(get(port, "/gpu_status").body)["gpus"]
+    assert one["is_available"] is False
+    assert one["memory"] == {"total": None, "used": None, "free": None}
+    assert "no new sample" in one["error"]

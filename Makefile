@@ -3,6 +3,7 @@
 # make test      everything, with what the tests need installed first (root: Debian packages too)
 # make bench     what the agent costs, beside a floor and other monitors (about five minutes)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
+# make openapi   write docs/openapi.json anew from the types
 # make clean     remove what the above made
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-gpu bench clean
+.PHONY: help run check test test-gpu bench openapi clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -53,6 +54,9 @@ bench: $(VENV)/.dev
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py
+
+openapi: $(VENV)/.server
+	$(BIN)/python -c 'import json; from gpumon.web.openapi import openapi; print(json.dumps(json.loads(openapi()), indent=1, ensure_ascii=False))' > docs/openapi.json
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info test-artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -30,6 +30,7 @@ from gpumon.web.earlier.routes import Earlier
 from gpumon.web.host_page import host_json, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.links import name_of, root_of, segment, without_suffix
+from gpumon.web.openapi import openapi
 from gpumon.web.refresh import refresh_seconds
 from gpumon.web.renderings import Rendering, Renderings
 from gpumon.web.templates import Templates, details_of
@@ -73,6 +74,7 @@ class _Site:
             css=self._asset_link("gpumon.css"), icon=self._asset_link("favicon.svg")
         )
         self._renderings = Renderings()
+        self._described: Rendering | None = None
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
@@ -84,6 +86,7 @@ class _Site:
         app.get(f"/host/{_NAME}", callback=self._host)
         app.get(f"/user/{_NAME}", callback=self._user)
         app.get("/healthz", callback=self._health)
+        app.get("/openapi.json", callback=self._openapi)
         app.get("/static/<name>", callback=self._static)
         app.get("/favicon.ico", callback=lambda: self._static("favicon.svg"))
         this_host = next((host.name for host in config.hosts if host.source == "self"), None)
@@ -211,6 +214,11 @@ class _Site:
             "hosts_fresh": status.totals.hosts_fresh,
         }
         return answer(encode(facts), JSON)
+
+    def _openapi(self) -> bottle.HTTPResponse:
+        if self._described is None:
+            self._described = Rendering(openapi(), JSON)
+        return validated(self._described, f"openapi-{__version__}")
 
     def _static(self, name: str) -> bottle.HTTPResponse:
         asset = self._assets.get(name)

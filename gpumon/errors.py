@@ -62,6 +62,7 @@ class SourceError(GpumonError):
         "wrong token",
         "version too old",
         "tls",
+        "silent",
         "failed",
     )
 

@@ -1,4 +1,4 @@
-"""All hosts as the server knows them. Written by the poller's loop, read by any thread."""
+"""All hosts as the server knows them. Written from any thread, read from any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.view import build
-from gpumon.config import Config
+from gpumon.config import Config, HostEntry
 from gpumon.model import HostSnapshot
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,11 @@ START_TICK_SECONDS = 0.2
 
 
 class Fleet:
-    """One immutable record per configured host, and the picture that all faces share."""
+    """One immutable record per host, and the picture that all faces share.
+
+    Hosts are those of the configuration, which may be replaced, and those that pushed without
+    being in it.
+    """
 
     def __init__(
         self,
@@ -36,13 +40,15 @@ class Fleet:
         self._config = config
         self._monotonic = monotonic
         self._wall = wall
-        # The keys never change: a record is swapped by one assignment, and readers need no lock.
-        self._records = {entry.name: Record(entry=entry) for entry in config.hosts}
-        self._tick = max(1.0, config.poll_interval / 2)
+        self._writing = threading.Lock()
+        """Held by whoever replaces a record or the table. Readers need none: they see one table."""
+        self._records: dict[str, Record] = {}
+        self._pushed: dict[str, str] = {}
+        self._newcomers: dict[str, HostEntry] = {}
+        self._arrange()
         self._building = threading.Lock()
         self._status: ClusterStatus | None = None
         self._built = 0.0
-        self._first_answers = False
         # Revisions of another life of this server must not look like one of this.
         self._life = secrets.token_hex(4)
         self._count = 0
@@ -52,29 +58,88 @@ class Fleet:
         return Moment(monotonic=self._monotonic(), wall=self._wall())
 
     def record(self, host: str) -> Record:
-        """Return the record of a configured host. Raises KeyError for any other."""
+        """Return the record of a host. Raises KeyError for one that there is not."""
         return self._records[host]
+
+    def records(self) -> list[Record]:
+        """Return the records of all hosts, in the order of the page."""
+        return list(self._records.values())
+
+    def pushed(self, machine: str) -> str | None:
+        """Return the host that pushes as `machine` (in any case of letters); None: there is none.
+
+        A name that merely belongs to a host which is asked is none of them.
+        """
+        return self._pushed.get(machine.lower())
+
+    def newcomers(self) -> int:
+        """Return how many hosts there are that stand in no configuration."""
+        return len(self._newcomers)
+
+    def poll_interval(self) -> float:
+        """Return the seconds between two polls of a host, as configured now."""
+        return self._config.poll_interval
+
+    def reconfigure(self, config: Config) -> None:
+        """Take over another configuration. A host that is in both keeps what is known of it."""
+        with self._writing:
+            self._config = config
+            for entry in config.hosts:
+                self._newcomers.pop(entry.name, None)
+            self._arrange()
+
+    def add(self, entry: HostEntry) -> None:
+        """Add a host that is not in the configuration, after all others."""
+        with self._writing:
+            self._newcomers[entry.name] = entry
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Make the table anew from what the hosts are now. The caller holds the lock."""
+        entries = [*self._config.hosts, *self._newcomers.values()]
+        self._records = {entry.name: self._continued(entry) for entry in entries}
+        self._pushed = {e.host: e.name for e in entries if e.source == "pushed"}
+        self._first_answers = True  # whatever came or went is to be seen soon
+
+    def _continued(self, entry: HostEntry) -> Record:
+        """Return the record of an entry: that of before, unless another machine has its name."""
+        known = self._records.get(entry.name)
+        if known is None or (known.entry.source, known.entry.address) != (
+            entry.source,
+            entry.address,
+        ):
+            return Record(entry=entry)
+        return msgspec.structs.replace(known, entry=entry)
 
     def answered(self, host: str, reading: Reading, *, asked: float) -> None:
         """Take in a good answer to the poll that began at `asked` (monotonic)."""
-        self._take_in(
-            self._records[host].answered_with(
-                reading,
-                asked=asked,
-                now=self.now(),
-                limits=self._config.limits,
-                poll_interval=self._config.poll_interval,
+        with self._writing:
+            record = self._records.get(host)
+            if record is None:
+                return  # it was taken out of the configuration meanwhile
+            self._take_in(
+                record.answered_with(
+                    reading,
+                    asked=asked,
+                    now=self.now(),
+                    limits=self._config.limits,
+                    poll_interval=self._config.poll_interval,
+                )
             )
-        )
 
     def failed(self, host: str, kind: str, message: str, *, asked: float) -> None:
         """Take in that the poll that began at `asked` (monotonic) brought nothing, and why."""
-        self._take_in(self._records[host].failed_with(kind, message, asked=asked, now=self.now()))
+        with self._writing:
+            record = self._records.get(host)
+            if record is not None:
+                self._take_in(record.failed_with(kind, message, asked=asked, now=self.now()))
 
     def planned(self, host: str, next_poll: float) -> None:
         """Take in when the host is asked next (monotonic)."""
-        record = self._records[host]
-        self._records[host] = msgspec.structs.replace(record, next_poll=next_poll)
+        with self._writing:
+            record = self._records.get(host)
+            if record is not None:
+                self._records[host] = msgspec.structs.replace(record, next_poll=next_poll)
 
     def _take_in(self, new: Record) -> None:
         host = new.entry.name
@@ -100,8 +165,11 @@ class Fleet:
             return self._status
 
     def _is_young(self) -> bool:
-        tick = START_TICK_SECONDS if self._first_answers else self._tick
+        tick = START_TICK_SECONDS if self._first_answers else self._tick()
         return self._monotonic() - self._built < tick
+
+    def _tick(self) -> float:
+        return max(1.0, self._config.poll_interval / 2)
 
     def _build(self) -> ClusterStatus:
         now = self.now()
@@ -109,7 +177,7 @@ class Fleet:
         self._first_answers = False
         self._count += 1
         status = build(
-            list(self._records.values()),
+            self.records(),
             config=self._config,
             now=now,
             revision=f"{self._life}-{self._count}",

@@ -89,6 +89,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             record, reading=reading, sampled=sampled, watch=watch, missing=missing
         )
 
+    def expected_every(self, poll_interval: float) -> float:
+        """Return after how many seconds the next answer is due, of a host that is well."""
+        if self.entry.source != "pushed" or self.reading is None:
+            return poll_interval
+        return max(poll_interval, believed_interval(self.reading.summary.sample_interval_seconds))
+
     def failed_with(self, kind: str, message: str, *, asked: float, now: Moment) -> Record:
         """Return the record after a poll that brought nothing; the last good values stay."""
         failure = Failure(kind=kind, message=message, at=now.wall)

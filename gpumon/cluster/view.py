@@ -109,7 +109,7 @@ class _HostView:
         return host_state(
             since_answer,
             sample_age,
-            poll_interval=self.config.poll_interval,
+            poll_interval=record.expected_every(self.config.poll_interval),
             rpc_timeout=self.config.rpc_timeout,
             sample_interval=self.summary.sample_interval_seconds,
         )

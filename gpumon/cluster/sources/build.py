@@ -50,6 +50,8 @@ async def open_sources(
     sources: dict[str, Source] = {}
     try:
         for number, entry in enumerate(config.hosts):
+            if entry.source == "pushed":
+                continue  # nobody asks it
             sources[entry.name] = make_source(
                 entry,
                 number,

@@ -159,6 +159,11 @@ class PostClient:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, told, found, None)
 
+    async def end(self) -> None:
+        """Drop the connection, and let the loop close its socket."""
+        self.close()
+        await asyncio.sleep(0)
+
     def close(self) -> None:
         """Drop the connection; the next request makes another one."""
         if self._streams is not None:

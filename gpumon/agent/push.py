@@ -112,8 +112,12 @@ class Pusher:
                     failures, said = 0, "taken"
                 await asyncio.sleep(self.pause(failures))
         finally:
-            if self._client is not None:
-                self._client[1].close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Drop the connection to the server."""
+        if self._client is not None:
+            await self._client[1].end()
 
     def pause(self, failures: int) -> float:
         """Return the seconds until the next push, after so many failures in a row."""

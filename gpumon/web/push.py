@@ -51,15 +51,15 @@ class PushDesk:
 
     def _post(self) -> bottle.HTTPResponse:
         request = bottle.request
-        if request.get_header("Origin") is not None:
+        if _header("ORIGIN") is not None:
             return _plain(403, "a push comes from an agent, not from a web page (Origin was sent)")
-        caller = caller_of(request.get_header("Authorization"))
+        caller = caller_of(_header("AUTHORIZATION"))
         if not self._tokens.accepts(caller):
             return self._unknown(caller)
-        kind = (request.content_type or "").partition(";")[0].strip().lower()
+        kind = str(request.environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
         if kind not in ("text/xml", "application/xml"):
             return _plain(415, "a push must be sent as Content-Type: text/xml")
-        if request.get_header("Content-Encoding", "identity").lower() != "identity":
+        if (_header("CONTENT_ENCODING") or "identity").lower() != "identity":
             return _plain(415, "a push must be sent without Content-Encoding")
         try:
             body = self._pushed(caller.name, request.environ["wsgi.input"].read())
@@ -103,6 +103,12 @@ class PushDesk:
             f"{words}: push as http://NAME:TOKEN@server, NAME as in push://NAME of its hosts",
             {"WWW-Authenticate": 'Basic realm="gpumon push"'},
         )
+
+
+def _header(name: str) -> str | None:
+    """Return a header as it came; bottle's own way fails on one that is no UTF-8."""
+    value: str | None = bottle.request.environ.get(f"HTTP_{name}")
+    return value
 
 
 def _address() -> str:

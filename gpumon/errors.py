@@ -63,6 +63,7 @@ class SourceError(GpumonError):
         "version too old",
         "tls",
         "silent",
+        "loop",
         "failed",
     )
 

@@ -11,13 +11,19 @@ from collections.abc import Callable
 import msgspec
 
 from gpumon.cluster.record import Moment, Record
+from gpumon.cluster.relayed import Loop, Relayed, relayed_name, without_loops
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.view import build
 from gpumon.config import Config, HostEntry
 from gpumon.model import HostSnapshot
+from gpumon.summary import HostSummary
 
 log = logging.getLogger(__name__)
+
+_LOOP = "is this very server. Remove its entry from hosts"
+_LEFT_OUT = "they came through this server, or over too many servers"
+_NO_HOSTS = "its server lists no hosts, or only such as came through this one"
 
 START_TICK_SECONDS = 0.2
 """While hosts give their first answers, the picture may change this often."""
@@ -51,6 +57,9 @@ class Fleet:
         self._built = 0.0
         # Revisions of another life of this server must not look like one of this.
         self._life = secrets.token_hex(4)
+        self.instance = secrets.token_hex(8)
+        """Names this server to others that show its hosts."""
+        self._left_out: dict[str, int] = {}
         self._count = 0
 
     def now(self) -> Moment:
@@ -113,6 +122,12 @@ class Fleet:
 
     def answered(self, host: str, reading: Reading, *, asked: float) -> None:
         """Take in a good answer to the poll that began at `asked` (monotonic)."""
+        if reading.relayed is not None:
+            try:
+                reading = self._without_loops(host, reading.relayed)
+            except Loop:
+                self.failed(host, "loop", f"loop: {host} {_LOOP}", asked=asked)
+                return
         with self._writing:
             record = self._records.get(host)
             if record is None:
@@ -126,6 +141,23 @@ class Fleet:
                     poll_interval=self._config.poll_interval,
                 )
             )
+
+    def _without_loops(self, host: str, told: Relayed) -> Reading:
+        """Return another server's picture without what came from here. Raises Loop."""
+        record = self._records.get(host)
+        relay = None if record is None else record.relay
+        if relay is not None and relay.status.revision == told.status.revision:
+            status = relay.status
+        else:
+            status, left_out = without_loops(told.status, self.instance)
+            if left_out != self._left_out.get(host, 0):
+                log.warning("%s: %d of its hosts are left out: %s", host, left_out, _LEFT_OUT)
+            self._left_out[host] = left_out
+        return Reading(
+            summary=HostSummary(sampler_error=None if status.hosts else _NO_HOSTS),
+            packed=b"",
+            relayed=Relayed(status=status, details=told.details),
+        )
 
     def failed(self, host: str, kind: str, message: str, *, asked: float) -> None:
         """Take in that the poll that began at `asked` (monotonic) brought nothing, and why."""
@@ -181,6 +213,7 @@ class Fleet:
             config=self._config,
             now=now,
             revision=f"{self._life}-{self._count}",
+            instance=self.instance,
         )
         # Only now: a picture that could not be made must not pass for one that is young.
         self._built = now.monotonic
@@ -193,7 +226,9 @@ class Fleet:
         snapshot that says why.
         """
         record = self._records.get(host)
-        if record is None or record.reading is None:
+        if record is None:
+            return self._relayed_detail(host)
+        if record.reading is None:
             return None
         try:
             snapshot = record.reading.detail()
@@ -207,3 +242,13 @@ class Fleet:
         snapshot.sample_age_seconds = record.age(self._monotonic())
         snapshot.sampler_error = record.sampler_error
         return snapshot
+
+    def _relayed_detail(self, host: str) -> HostSnapshot | None:
+        """Return the whole last reading of another server's host, as far as it is here."""
+        for record in self.records():
+            relay = record.relay
+            if relay is not None:
+                for told in relay.status.hosts:
+                    if relayed_name(record.entry, told.name) == host:
+                        return relay.details.get(told.name)
+        return None

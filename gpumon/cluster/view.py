@@ -9,6 +9,7 @@ import msgspec
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
+from gpumon.cluster.relayed import relayed_hosts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
 from gpumon.config import Config
@@ -28,12 +29,15 @@ Listings = Mapping[str, list[str]]
 
 
 def build(
-    records: Iterable[Record], *, config: Config, now: Moment, revision: str
+    records: Iterable[Record], *, config: Config, now: Moment, revision: str, instance: str = ""
 ) -> ClusterStatus:
-    """Return what all faces show, hosts in the order of the configuration."""
+    """Return what all faces show, hosts in the order of the configuration.
+
+    `instance` names this run of the server, for others that show its hosts.
+    """
     records = list(records)
     listings = _listings(records)
-    hosts = [_HostView(record, config, now, listings).status() for record in records]
+    hosts = [host for record in records for host in _hosts(record, config, now, listings)]
     counted = counted_gpus(hosts)
     return ClusterStatus(
         simulated=any(host.simulated for host in hosts),
@@ -45,6 +49,23 @@ def build(
         models=model_totals(counted),
         users=user_totals(counted),
         hosts=hosts,
+        instance=instance,
+    )
+
+
+def _hosts(record: Record, config: Config, now: Moment, listings: Listings) -> Iterable[HostStatus]:
+    """Return the host of a record, or all those of the other gpumon server that it is."""
+    relay = record.relay
+    if relay is None or not relay.status.hosts:
+        return [_HostView(record, config, now, listings).status()]
+    next_poll = record.next_poll
+    return relayed_hosts(
+        relay,
+        record.entry,
+        config=config,
+        failure=None if record.failure is None else record.failure.message,
+        next_poll_seconds=None if next_poll is None else max(0.0, next_poll - now.monotonic),
+        now=now.monotonic,
     )
 
 

@@ -12,6 +12,7 @@ from gpumon.http.push_tokens import PushTokens
 from gpumon.web.entrances import Entrance
 from gpumon.web.push import PushDesk
 from gpumon.web.refusals import Refusals
+from gpumon.web.vesta import VestaDesk
 
 
 class WaysIn:
@@ -26,6 +27,9 @@ class WaysIn:
         if "web.push_token_file" in self._tokens:
             tokens = self._tokens["web.push_token_file"]
             self.entrances.append(PushDesk(self._inbox, tokens, refusals))
+        if "web.vesta_token_file" in self._tokens:
+            tokens = self._tokens["web.vesta_token_file"]
+            self.entrances.append(VestaDesk(self._inbox, tokens, refusals))
 
     def prepared(self, config: Config) -> Callable[[], None]:
         """Read the token files of another configuration; return what puts them to use.
@@ -44,7 +48,10 @@ class WaysIn:
 
 def token_files(web: WebConfig) -> dict[str, Path]:
     """Return the files that open an entrance, by the names of their settings."""
-    files = {"web.push_token_file": web.push_token_file}
+    files = {
+        "web.push_token_file": web.push_token_file,
+        "web.vesta_token_file": web.vesta_token_file,
+    }
     return {key: path for key, path in files.items() if path is not None}
 
 

@@ -143,7 +143,7 @@ def test_a_push_is_refused_that_is(case: str):
 FAULTY = {
     "no XML": b"{}",
     "nothing": b"",
-    "entities": b'<!DOCTYPE x [<!ENTITY a "b">]><methodCall><methodName>push</methodName></methodCall>',
+    "entities": b'<!DOCTYPE x [<!ENTITY a "b">]>' + call("", 0, "", "{}"),
     "another method": call(method="system.multicall"),
     "an attribute": call("", 0, "", "{}", method="push.__class__"),
     "no parameters": call(),

@@ -23,7 +23,7 @@ from gpumon.cluster.record import Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.trust import TooNew, foreign_summary
 from gpumon.config import HostEntry
-from gpumon.model import SCHEMA
+from gpumon.model import SCHEMA, HostSnapshot
 from gpumon.text import clean
 from gpumon.units import duration
 
@@ -163,6 +163,13 @@ class PushInbox:
         words = None if told.sampler_error is None else clean(told.sampler_error, 1024)
         self._arrived(host, known.aged(told.sample_age_seconds, words), way)
         return TAKEN, next_ticket
+
+    def take(self, host: str, snapshot: HostSnapshot) -> None:
+        """Take in a whole reading that came without a ticket, as new as its arrival.
+
+        For senders that know of none: a reading that was recorded and sent again is not seen.
+        """
+        self._fleet.answered(host, Reading.of(snapshot), asked=self._fleet.now().monotonic)
 
     def refused(self, machine: str, kind: str, sentence: str) -> None:
         """Show on the row of `machine`, where it has one, that a push of it was not taken."""

@@ -22,7 +22,7 @@ class WaysIn:
         """Raises SetupError for a token file that can't be used."""
         refusals = Refusals()
         self._inbox = PushInbox(fleet, accept_new=config.web.push_accept_new)
-        self._tokens = _load(config.web)
+        self._tokens = load_push_tokens(config.web)
         self.entrances: list[Entrance] = []
         if "web.push_token_file" in self._tokens:
             tokens = self._tokens["web.push_token_file"]
@@ -36,7 +36,7 @@ class WaysIn:
 
         Raises SetupError.
         """
-        loaded = _load(config.web)
+        loaded = load_push_tokens(config.web)
 
         def commit() -> None:
             self._inbox.accept_new = config.web.push_accept_new
@@ -55,5 +55,6 @@ def token_files(web: WebConfig) -> dict[str, Path]:
     return {key: path for key, path in files.items() if path is not None}
 
 
-def _load(web: WebConfig) -> dict[str, PushTokens]:
+def load_push_tokens(web: WebConfig) -> dict[str, PushTokens]:
+    """Return the tokens of those files. Raises SetupError."""
     return {key: PushTokens.load(path, key) for key, path in token_files(web).items()}

@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -42,12 +42,15 @@ class Fleet:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        seen: Mapping[str, float] | None = None,
     ) -> None:
+        """`seen`: host -> when it answered last, before this server started (epoch seconds)."""
         self._config = config
         self._monotonic = monotonic
         self._wall = wall
         self._writing = threading.Lock()
         """Held by whoever replaces a record or the table. Readers need none: they see one table."""
+        self._seen = dict(seen or {})
         self._records: dict[str, Record] = {}
         self._pushed: dict[str, str] = {}
         self._newcomers: dict[str, HostEntry] = {}
@@ -117,7 +120,7 @@ class Fleet:
             entry.source,
             entry.address,
         ):
-            return Record(entry=entry)
+            return Record(entry=entry, seen_at=self._seen.get(entry.name))
         return msgspec.structs.replace(known, entry=entry)
 
     def answered(self, host: str, reading: Reading, *, asked: float) -> None:

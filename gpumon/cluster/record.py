@@ -49,6 +49,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last poll; None when it was answered."""
     watch: Watch | None = None
     missing: tuple[Missing, ...] = ()
+    seen_at: float | None = None
+    """The last good answer to the server before its restart, by its wall clock."""
     relay: Relay | None = None
     """Of another gpumon server: what it told last."""
 

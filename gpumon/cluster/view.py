@@ -13,7 +13,16 @@ from gpumon.cluster.relayed import relayed_hosts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
 from gpumon.config import Config
-from gpumon.states import HostState, Named, Window, gpu_state, host_state, mig_state, whole_gpu
+from gpumon.states import (
+    DOWN_AFTER_SECONDS,
+    HostState,
+    Named,
+    Window,
+    gpu_state,
+    host_state,
+    mig_state,
+    whole_gpu,
+)
 from gpumon.summary import GpuSummary, Holder, HostSummary, MigSummary
 from gpumon.units import duration
 from gpumon.windows import gpu_key, mig_key
@@ -105,7 +114,7 @@ class _HostView:
             reason=self.reason,
             reason_kind=self.kind,
             age_seconds=record.age(now),
-            answered_at=record.answered_at,
+            answered_at=record.seen_at if record.answered is None else record.answered_at,
             next_poll_seconds=None if next_poll is None else max(0.0, next_poll - now),
             simulated=summary.simulated or record.entry.source == "simulated",
             agent_version=summary.agent_version,
@@ -123,6 +132,9 @@ class _HostView:
     def _state(self) -> HostState:
         record = self.record
         if record.answered is None:
+            if record.failure is not None and record.seen_at is not None:
+                gone = self.now.wall - record.seen_at
+                return "down" if gone > DOWN_AFTER_SECONDS else "stale"
             since_answer = sample_age = None
         else:
             since_answer = self.now.monotonic - record.answered
@@ -160,6 +172,9 @@ class _HostView:
 
     def _notes(self) -> list[str]:
         notes = []
+        if self.record.answered is None and self.record.seen_at is not None:
+            ago = duration(max(0.0, self.now.wall - self.record.seen_at))
+            notes.append(f"answered last {ago} ago, before this server was started")
         skew = self._skew()
         if skew is not None and abs(skew) > SKEW_SECONDS:
             notes.append(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -181,7 +182,8 @@ def _doubts(config: Config) -> Iterator[str]:
     for network in web.trusted_proxies:
         if network.endswith("/0"):
             yield f"web.trusted_proxies: {network} lets every caller invent where it comes from."
-    if agent.push is not None and agent.push.startswith("http:"):
+    push = urlsplit(agent.push or "")
+    if push.scheme == "http" and not is_loopback(push.hostname or ""):
         yield f"agent.push: the token travels unencrypted to {agent.push}."
     pushed = [host.name for host in config.hosts if host.source == "pushed"]
     if pushed and not token_files(web):

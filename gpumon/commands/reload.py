@@ -45,7 +45,7 @@ async def reload_on_hangup(
             if terminal and not os.isatty(2):
                 # The terminal was closed: that is an end, as it is for everything started in it.
                 os.kill(os.getpid(), signal.SIGTERM)
-                return await asyncio.Event().wait()  # type: ignore[return-value]
+                continue
             config = await _reloaded(read, config, hot, apply)
     finally:
         with suppress(ValueError, RuntimeError):

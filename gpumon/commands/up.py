@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.sources.pushed import watch_pushed
 from gpumon.commands import agent, demo, polling
 from gpumon.commands.agent import agent_site, load_tokens, make_supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
+from gpumon.commands.memory import make_fleet
 from gpumon.commands.one_sample import one_sample
 from gpumon.commands.polling import Polling
 from gpumon.commands.pushing import make_pusher
@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         log.warning("%s", reason)
         log.warning("So this is the demo: an invented cluster, marked SIMULATED on every face.")
         return demo.serve(config, hosts=demo.HOSTS, seed=0)
-    supervisor, tokens, fleet = make_supervisor(config), load_tokens(config), Fleet(config)
+    supervisor, tokens = make_supervisor(config), load_tokens(config)
+    fleet, remembering = make_fleet(config)
     pusher = make_pusher(config, supervisor, tokens)
     ways_in = WaysIn(config, fleet)
     polls = Polling(fleet, config, ways_in, supervisor)
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         polls.run(),
         watch_pushed(fleet),
         reload_on_hangup(read, config, hot=_hot, apply=change),
+        *remembering,
         *([] if pusher is None else [pusher.run()]),
     )
 

@@ -9,6 +9,7 @@ from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.sources.pushed import watch_pushed
 from gpumon.commands import polling
 from gpumon.commands.daemon import run_daemon, set_up_logging
+from gpumon.commands.memory import make_fleet
 from gpumon.commands.polling import Polling
 from gpumon.commands.reload import reload_on_hangup
 from gpumon.commands.ways_in import WaysIn
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     config = read()
     set_up_logging()
-    fleet = Fleet(config)
+    fleet, remembering = make_fleet(config)
     ways_in = WaysIn(config, fleet)
     polls = Polling(fleet, config, ways_in)
     return run_daemon(
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         polls.run(),
         watch_pushed(fleet),
         reload_on_hangup(read, config, hot=polling.hot, apply=polls.change),
+        *remembering,
     )
 
 

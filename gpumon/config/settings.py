@@ -165,6 +165,11 @@ _ALL = (
         help="The same for vesta's senders, which put their token into the address.",
     ),
     Setting(
+        name="web.state_file",
+        kind=FilePath(),
+        help="File in which the server remembers when each host answered last.",
+    ),
+    Setting(
         name="limits.used_percent",
         kind=Number(0, 99),
         help="Utilization above this means that a GPU is used.",

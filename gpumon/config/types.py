@@ -83,6 +83,8 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     """Whether a host may push that is not in `hosts`."""
     vesta_token_file: Path | None = None
     """Tokens of vesta's senders, which put them into addresses; None: nobody may."""
+    state_file: Path | None = None
+    """When each host answered last. None: in systemd's StateDirectory=, if any."""
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):

@@ -184,3 +184,19 @@ def test_a_push_without_a_token_does_not_start(site: Site) -> None:
     ended = site.gpumon("agent", "--config", "agent.yml", "--push", site.base)
     assert ended.returncode == 2
     assert "needs a token" in ended.stderr
+
+
+def test_a_server_that_was_restarted_knows_when_a_silent_host_answered_last(site: Site) -> None:
+    site.configure_server("push://gpu-09", more=", state_file: seen.json")
+    site.configure_agent()
+    server, agent = site.start_server(), site.start_agent()
+    wait_until(lambda: site.state("gpu-09") == "fresh", "the pushed host is fresh")
+    site.gpumon.stop(agent)
+    answered = site.hosts()["gpu-09"]["answered_at"]
+    code, _ = site.gpumon.stop(server)
+    assert code == 0
+    site.start_server()
+    wait_until(lambda: site.state("gpu-09") == "stale", "what it knew is there")
+    host = site.hosts()["gpu-09"]
+    assert host["answered_at"] == pytest.approx(answered, abs=2)
+    assert "answered last" in host["notes"][0]

@@ -117,7 +117,7 @@ class PushInbox:
         `held_seconds`: how long the sender had the ticket; `summary` and `packed` are those of
         poll(). Raises Refused.
         """
-        way, next_ticket = self._checked(host, ticket, held_seconds)
+        sender, way, next_ticket = self._checked(host, ticket, held_seconds)
         if way is None:
             return AGAIN, next_ticket
         try:
@@ -135,7 +135,6 @@ class PushInbox:
             words = f"bad answer: it pushed a summary that can't be read ({error})"
             raise self._bad(host, "bad answer", words) from error
         with self._lock:
-            sender = self._senders[host]
             sender.reading = reading
             sender.revision = revision if len(revision) <= LONGEST_REVISION else None
         self._arrived(host, reading, way)
@@ -148,7 +147,7 @@ class PushInbox:
 
         Returns TAKEN, AGAIN or SEND_ALL and the next ticket. Raises Refused.
         """
-        way, next_ticket = self._checked(host, ticket, held_seconds)
+        sender, way, next_ticket = self._checked(host, ticket, held_seconds)
         if way is None:
             return AGAIN, next_ticket
         try:
@@ -156,7 +155,6 @@ class PushInbox:
         except (ValueError, RecursionError) as error:
             raise self._bad(host, "bad answer", "bad answer: it pushed no news") from error
         with self._lock:
-            sender = self._senders[host]
             known = sender.reading if revision == sender.revision else None
         if known is None:
             return SEND_ALL, next_ticket
@@ -177,7 +175,7 @@ class PushInbox:
         if host is not None:
             self._fleet.failed(host, kind, sentence, asked=self._fleet.now().monotonic)
 
-    def _checked(self, host: str, ticket: str, held: float) -> tuple[float | None, str]:
+    def _checked(self, host: str, ticket: str, held: float) -> tuple[_Sender, float | None, str]:
         """Use up the ticket. Return how long the push was on its way, and the next ticket.
 
         None in place of the way: the ticket is not the one that is due, or the way was too long.
@@ -191,14 +189,14 @@ class PushInbox:
             if not secrets.compare_digest(ticket.encode(), sender.ticket.encode()):
                 if ticket.startswith(self._life):
                     log.warning("%s: %s", host, _REPEATED)
-                return None, sender.ticket
+                return sender, None, sender.ticket
             since_issue = now - sender.issued
             sender.ticket, sender.issued = self._ticket(), now
             way = max(0.0, since_issue - held) if math.isfinite(held) else math.inf
             if way > LONGEST_WAY_SECONDS:
                 log.warning("%s: a push was %s on its way: not taken", host, duration(way))
-                return None, sender.ticket
-            return way, sender.ticket
+                return sender, None, sender.ticket
+            return sender, way, sender.ticket
 
     def _ticket(self) -> str:
         return f"{self._life}-{secrets.token_hex(8)}"

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import zlib
+from contextlib import suppress
 from typing import NamedTuple
 
 import aiohttp
@@ -193,8 +194,10 @@ class DetailCache:
 
     def get(self, host: str) -> HostSnapshot | None:
         """Return what is there of a host, as old as it is now, and have it fetched anew."""
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._fetch, host)
+        loop = self.loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it was closed just now
+                loop.call_soon_threadsafe(self._fetch, host)
         with self._lock:
             kept, failed = self._kept.get(host), self._failed.get(host)
         if kept is None:
@@ -209,9 +212,11 @@ class DetailCache:
         )
 
     def _fetch(self, host: str) -> None:
+        loop = self.loop
+        if loop is None:
+            return  # closed meanwhile
         if host not in self._fetching and len(self._fetching) < MOST_FETCHES:
-            assert self.loop is not None
-            task = self.loop.create_task(self._fetched(host))
+            task = loop.create_task(self._fetched(host))
             self._fetching[host] = task
             task.add_done_callback(lambda _: self._fetching.pop(host, None))
 

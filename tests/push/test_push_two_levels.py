@@ -326,6 +326,33 @@ def test_what_is_no_status_of_a_server_is_a_bad_answer():
     assert refused(b'{"schema": 99}').kind == "version too old"
 
 
+def test_a_server_that_is_not_there_and_one_that_is_none_say_what_was_found():
+    async def ask(port: int) -> str:
+        connections = ServerConnections(a_config(other("north", port)))
+        try:
+            with pytest.raises(SourceError) as caught:
+                await ServerSource(other("north", port), connections).poll()
+            return str(caught.value)
+        finally:
+            await connections.close()
+
+    async def work() -> tuple[str, ...]:
+        async with listening(saying(b"SSH-2.0-x\r\n")) as ssh:
+            banner = await ask(ssh)
+        gone = await ask(ssh)
+        async with listening(saying(http(b"", "401 Unauthorized"))) as port:
+            login = await ask(port)
+        async with listening(saying(http(b"", "304 Not Modified"))) as port:
+            return banner, gone, login, await ask(port)
+
+    banner, gone, login, unchanged = asyncio.run(work())
+    assert "found an SSH banner. Write the address of its front page" in banner
+    assert gone.startswith("refused: nothing listens on gpumon+http://127.0.0.1:")
+    assert gone.endswith("Is 'gpumon web' running there?")
+    assert "asks for a login (401)" in login
+    assert "HTTP status 304" in unchanged
+
+
 def test_text_of_another_server_is_cleaned():
     host = msgspec.structs.replace(Told().status.hosts[0], reason="\x1b[31mred\u202e")
     status = asyncio.run(poll(status_with(hosts=[host])))

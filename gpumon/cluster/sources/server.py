@@ -131,11 +131,7 @@ class ServerSource:
         except _Odd as error:
             raise self._bad(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
-            kind = failures.way_failed(error, self._where, tls=self._tls).kind
-            words = clean(str(error), 120) or type(error).__name__
-            raise SourceError(
-                kind, f"{kind}: {self._where} ({words}). Is 'gpumon web' running there?"
-            ) from error
+            raise self._unreached(error) from error
         if got.status == 200 or (got.status == 304 and etag is not None):
             return got
         if got.status in (401, 403):
@@ -156,6 +152,16 @@ class ServerSource:
             return foreign_host_detail(got.body)
         except ValueError as error:
             raise self._bad(f"a detail that can't be read ({error})") from error
+
+    def _unreached(self, error: aiohttp.ClientError | OSError) -> SourceError:
+        """Say the same as of an agent, but for what to do."""
+        failure = failures.way_failed(error, self._where, tls=self._tls)
+        if failure.kind == "tls":
+            return failure
+        first = str(failure).partition(". ")[0]
+        if failure.kind == "bad answer":
+            return self._bad(first.rpartition(", found ")[2])
+        return SourceError(failure.kind, f"{first}. Is 'gpumon web' running there?")
 
     def _bad(self, found: str) -> SourceError:
         return SourceError(

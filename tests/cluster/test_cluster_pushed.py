@@ -105,7 +105,13 @@ def test_a_push_that_was_recorded_and_is_sent_again_is_not_taken_and_logged(capl
     due = desk.ticket
     with caplog.at_level(logging.WARNING):
         assert desk.push(ticket=used) == "again"
-    assert desk.fleet.record("gpu-09") == first
+    after = desk.fleet.record("gpu-09")
+    assert (after.reading, after.answered, after.sampled) == (
+        first.reading,
+        first.answered,
+        first.sampled,
+    )
+    assert "used before" in after.failure.message
     assert "used before" in caplog.text
     assert used not in caplog.text
     # It gives nothing away and takes nothing from the real sender: its ticket is still the one due.
@@ -228,6 +234,28 @@ def test_the_name_of_a_host_that_is_asked_is_not_taken_by_a_push():
     for accept_new in (False, True):
         with pytest.raises(Refused):
             Desk(asked, accept_new=accept_new).inbox.host_of("gpu-01")
+
+
+def test_a_flood_of_repeated_pushes_is_one_line_a_minute(caplog):
+    desk = Desk()
+    desk.greet()
+    used = desk.ticket
+    desk.push()
+    for _ in range(100):
+        desk.push(ticket=used)
+        desk.clock.move(1)
+    assert caplog.text.count("used before") == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a/b", "a b", "\x1b[31m", "n" * 65, "..", "self:1", "\x00"]
+)
+def test_a_name_that_is_none_is_not_taken_in_even_where_new_ones_are_allowed(name: str):
+    desk = Desk(accept_new=True)
+    with pytest.raises(Refused, match="expected a name of letters") as caught:
+        desk.inbox.host_of(name)
+    assert "\x1b" not in str(caught.value)
+    assert len(desk.fleet.records()) == 1
 
 
 def test_new_hosts_are_taken_in_where_that_is_allowed_up_to_a_bound():

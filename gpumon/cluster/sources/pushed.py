@@ -23,6 +23,8 @@ from gpumon.cluster.record import Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.trust import TooNew, foreign_summary
 from gpumon.config import HostEntry
+from gpumon.config.faults import quote
+from gpumon.config.kinds import MACHINE, MachineName
 from gpumon.model import SCHEMA, HostSnapshot
 from gpumon.text import clean
 from gpumon.units import duration
@@ -35,6 +37,8 @@ LONGEST_WAY_SECONDS = 30.0
 """A push that was longer on its way is not taken: its sender has long sent another one."""
 LONGEST_REVISION = 200
 WATCH_SECONDS = 1.0
+QUIET_SECONDS = 60.0
+"""Of one host's pushes that are not taken, the log tells once in this time."""
 
 TAKEN = "taken"
 AGAIN = "again"
@@ -60,6 +64,8 @@ class _Sender(msgspec.Struct):
     """When the ticket was made, monotonic."""
     revision: str | None = None
     reading: Reading | None = None
+    warned: float | None = None
+    """When the log was told last of a push that was not taken, monotonic."""
 
 
 class _News(msgspec.Struct):
@@ -87,6 +93,8 @@ class PushInbox:
         host = self._fleet.pushed(machine)
         if host is not None:
             return host
+        if not MACHINE.match(machine):
+            raise Refused("failed", f"expected {MachineName.expected}, found {quote(machine)}")
         if not self.accept_new:
             raise Refused(
                 "failed",
@@ -188,15 +196,23 @@ class PushInbox:
                 sender = self._senders[host] = _Sender(ticket=self._ticket(), issued=now)
             if not secrets.compare_digest(ticket.encode(), sender.ticket.encode()):
                 if ticket.startswith(self._life):
-                    log.warning("%s: %s", host, _REPEATED)
+                    self._not_taken(host, sender, now, _REPEATED)
                 return sender, None, sender.ticket
             since_issue = now - sender.issued
             sender.ticket, sender.issued = self._ticket(), now
             way = max(0.0, since_issue - held) if math.isfinite(held) else math.inf
             if way > LONGEST_WAY_SECONDS:
-                log.warning("%s: a push was %s on its way: not taken", host, duration(way))
+                self._not_taken(
+                    host, sender, now, f"a push was {duration(way)} on its way: not taken"
+                )
                 return sender, None, sender.ticket
             return sender, way, sender.ticket
+
+    def _not_taken(self, host: str, sender: _Sender, now: float, words: str) -> None:
+        self._fleet.failed(host, "failed", f"failed: {words}", asked=now)
+        if sender.warned is None or now - sender.warned > QUIET_SECONDS:
+            log.warning("%s: %s", host, words)
+            sender.warned = now
 
     def _ticket(self) -> str:
         return f"{self._life}-{secrets.token_hex(8)}"

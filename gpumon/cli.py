@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     agent = commands.add_parser(
         "agent", allow_abbrev=False, help="on a GPU host: answer XML-RPC about its GPUs"
     )
-    _config_flags(agent, "rpc_port", "bind", "token_file")
+    _config_flags(agent, "rpc_port", "bind", "token_file", "push")
 
     web = commands.add_parser(
         "web", allow_abbrev=False, help="poll the configured hosts and serve the page"
@@ -142,6 +142,7 @@ def _config_flags(parser: argparse.ArgumentParser, *overrides: str) -> None:
         "rpc_port": ("PORT", "port of the agents (default 8043)"),
         "bind": ("ADDRESS", "address to listen on"),
         "token_file": ("PATH", "file with the agents' tokens, one a line"),
+        "push": ("URL", "server to push every sample to, where it can't reach this host"),
     }
     for key in overrides:
         metavar, text = helps[key]

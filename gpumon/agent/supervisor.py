@@ -56,6 +56,8 @@ class Supervisor:
         self._deadline = deadline
         self._start_deadline = start_deadline
         self._command = command or sampler_command()
+        self._outdated = False
+        """Whether the child runs with a command of before."""
         self._skips = Skips(*retry_pauses)
         self._usage = Usage(interval, limits)
         self._restart_pauses = restart_pauses
@@ -65,12 +67,19 @@ class Supervisor:
         self._unanswered_since: float | None = None  # epoch, of the first request since a sample
         self._child: Child | None = None
         self._trial: asyncio.Task[Child | None] | None = None
+        self._trial_command = self._command
         self._closing: set[asyncio.Task[None]] = set()
         self._latest = Latest(revision=f"{self._run_id}-0", interval=interval)
 
     def latest(self) -> Latest:
         """Return what is known now. Never waits; for any thread."""
         return self._latest
+
+    def replace_command(self, command: list[str]) -> None:
+        """Take the next samples with another command. Called from the loop that `run` is in."""
+        if command != self._command:
+            self._command = command
+            self._outdated = True
 
     async def run(self) -> None:
         """Take samples until cancelled. Nothing that a sampler does ends it."""
@@ -93,6 +102,10 @@ class Supervisor:
             await self._end()
 
     async def _sample(self) -> Frame:
+        if self._outdated and self._child is not None:
+            self._retire(self._child)
+            self._child = None
+        self._outdated = False
         if self._child is None:
             self._child = await self._start(self._skips.all())
         if self._unanswered_since is None:
@@ -161,6 +174,7 @@ class Supervisor:
         gpu = self._skips.due(time.monotonic())
         if gpu is not None and self._trial is None:
             self._trial = asyncio.create_task(self._try(gpu))
+            self._trial_command = self._command
 
     async def _try(self, gpu: SkippedGpu) -> Child | None:
         """Return a child that has read `gpu`, None when that failed."""
@@ -193,6 +207,7 @@ class Supervisor:
         new, old = trial.result(), self._child
         if new is None:
             return
+        self._outdated |= self._trial_command != self._command
         if {gpu.index for gpu in self._skips.all()} <= new.skipped:
             self._child = new
         else:

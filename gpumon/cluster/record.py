@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpumon.cluster.missing import Missing, still_missing
+from gpumon.cluster.relayed import Relay, Relayed
 from gpumon.cluster.sources.base import Reading
 from gpumon.config import HostEntry, Limits
 from gpumon.states import believed_interval
@@ -48,6 +49,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last poll; None when it was answered."""
     watch: Watch | None = None
     missing: tuple[Missing, ...] = ()
+    seen_at: float | None = None
+    """The last good answer to the server before its restart, by its wall clock."""
+    relay: Relay | None = None
+    """Of another gpumon server: what it told last."""
 
     def answered_with(
         self,
@@ -67,6 +72,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             sampler_error=reading.summary.sampler_error,
             failure=None,
         )
+        if reading.relayed is not None:
+            return msgspec.structs.replace(record, relay=self._relay(reading.relayed, now))
         summary = reading.summary
         if summary.sample_age_seconds is None:
             # An agent that has just begun. What was known before grows old, but stays.
@@ -88,6 +95,22 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             record, reading=reading, sampled=sampled, watch=watch, missing=missing
         )
+
+    def _relay(self, told: Relayed, now: Moment) -> Relay:
+        if self.relay is not None and self.relay.status is told.status:
+            return self.relay
+        return Relay(
+            status=told.status,
+            details=told.details,
+            received=now.monotonic,
+            received_at=now.wall,
+        )
+
+    def expected_every(self, poll_interval: float) -> float:
+        """Return after how many seconds the next answer is due, of a host that is well."""
+        if self.entry.source != "pushed" or self.reading is None:
+            return poll_interval
+        return max(poll_interval, believed_interval(self.reading.summary.sample_interval_seconds))
 
     def failed_with(self, kind: str, message: str, *, asked: float, now: Moment) -> Record:
         """Return the record after a poll that brought nothing; the last good values stay."""

@@ -84,6 +84,9 @@ class HostStatus(msgspec.Struct, kw_only=True, frozen=True):
     notes: list[str] = []
     """What the server noticed and is worth a look, though the host's readings are sound."""
     gpus: list[GpuStatus]
+    via: list[str] = []
+    """The servers that it came through, by their `instance`, the nearest first; [] is polled here.
+    """
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -164,3 +167,5 @@ class ClusterStatus(msgspec.Struct, kw_only=True, frozen=True):
     models: list[ModelTotals]
     users: list[UserTotals]
     hosts: list[HostStatus]
+    instance: str = ""
+    """Names this run of the server, for others that show its hosts."""

@@ -9,10 +9,20 @@ import msgspec
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
+from gpumon.cluster.relayed import relayed_hosts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
 from gpumon.config import Config
-from gpumon.states import HostState, Named, Window, gpu_state, host_state, mig_state, whole_gpu
+from gpumon.states import (
+    DOWN_AFTER_SECONDS,
+    HostState,
+    Named,
+    Window,
+    gpu_state,
+    host_state,
+    mig_state,
+    whole_gpu,
+)
 from gpumon.summary import GpuSummary, Holder, HostSummary, MigSummary
 from gpumon.units import duration
 from gpumon.windows import gpu_key, mig_key
@@ -28,12 +38,15 @@ Listings = Mapping[str, list[str]]
 
 
 def build(
-    records: Iterable[Record], *, config: Config, now: Moment, revision: str
+    records: Iterable[Record], *, config: Config, now: Moment, revision: str, instance: str = ""
 ) -> ClusterStatus:
-    """Return what all faces show, hosts in the order of the configuration."""
+    """Return what all faces show, hosts in the order of the configuration.
+
+    `instance` names this run of the server, for others that show its hosts.
+    """
     records = list(records)
     listings = _listings(records)
-    hosts = [_HostView(record, config, now, listings).status() for record in records]
+    hosts = [host for record in records for host in _hosts(record, config, now, listings)]
     counted = counted_gpus(hosts)
     return ClusterStatus(
         simulated=any(host.simulated for host in hosts),
@@ -45,6 +58,23 @@ def build(
         models=model_totals(counted),
         users=user_totals(counted),
         hosts=hosts,
+        instance=instance,
+    )
+
+
+def _hosts(record: Record, config: Config, now: Moment, listings: Listings) -> Iterable[HostStatus]:
+    """Return the host of a record, or all those of the other gpumon server that it is."""
+    relay = record.relay
+    if relay is None or not relay.status.hosts:
+        return [_HostView(record, config, now, listings).status()]
+    next_poll = record.next_poll
+    return relayed_hosts(
+        relay,
+        record.entry,
+        config=config,
+        failure=None if record.failure is None else record.failure.message,
+        next_poll_seconds=None if next_poll is None else max(0.0, next_poll - now.monotonic),
+        now=now.monotonic,
     )
 
 
@@ -84,7 +114,7 @@ class _HostView:
             reason=self.reason,
             reason_kind=self.kind,
             age_seconds=record.age(now),
-            answered_at=record.answered_at,
+            answered_at=record.seen_at if record.answered is None else record.answered_at,
             next_poll_seconds=None if next_poll is None else max(0.0, next_poll - now),
             simulated=summary.simulated or record.entry.source == "simulated",
             agent_version=summary.agent_version,
@@ -102,6 +132,9 @@ class _HostView:
     def _state(self) -> HostState:
         record = self.record
         if record.answered is None:
+            if record.failure is not None and record.seen_at is not None:
+                gone = self.now.wall - record.seen_at
+                return "down" if gone > DOWN_AFTER_SECONDS else "stale"
             since_answer = sample_age = None
         else:
             since_answer = self.now.monotonic - record.answered
@@ -109,7 +142,7 @@ class _HostView:
         return host_state(
             since_answer,
             sample_age,
-            poll_interval=self.config.poll_interval,
+            poll_interval=record.expected_every(self.config.poll_interval),
             rpc_timeout=self.config.rpc_timeout,
             sample_interval=self.summary.sample_interval_seconds,
         )
@@ -139,6 +172,9 @@ class _HostView:
 
     def _notes(self) -> list[str]:
         notes = []
+        if self.record.answered is None and self.record.seen_at is not None:
+            ago = duration(max(0.0, self.now.wall - self.record.seen_at))
+            notes.append(f"answered last {ago} ago, before this server was started")
         skew = self._skew()
         if skew is not None and abs(skew) > SKEW_SECONDS:
             notes.append(

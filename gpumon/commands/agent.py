@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
+from functools import partial
 
 from gpumon.agent.app import binds, make_app
 from gpumon.agent.child import sampler_command
 from gpumon.agent.supervisor import Supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
+from gpumon.commands.pushing import make_pusher
+from gpumon.commands.reload import reload_on_hangup
 from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.http.auth import Tokens
@@ -15,20 +19,34 @@ from gpumon.http.server import Site
 
 WITHOUT_TLS = "tls: a ca without cert and key, so this machine's own agent answers without TLS."
 
+HOT = ("agent.owner_rules", "agent.container_socket", "agent.state_file")
+"""Settings of an agent that may change while it runs: those of its sampler."""
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigError or StartError before that."""
-    config = load(
+    read = partial(
+        load,
         arguments.config,
         overrides={
             "rpc_port": arguments.rpc_port,
             "agent.bind": arguments.bind,
+            "agent.push": arguments.push,
             "token_file": arguments.token_file,
         },
     )
+    config = read()
     set_up_logging()
-    supervisor = make_supervisor(config)
-    return run_daemon([agent_site(config, supervisor)], supervisor.run())
+    supervisor, tokens = make_supervisor(config), load_tokens(config)
+    pusher = make_pusher(config, supervisor, tokens)
+    return run_daemon(
+        [agent_site(config, supervisor, tokens)],
+        supervisor.run(),
+        reload_on_hangup(
+            read, config, hot=hot, apply=partial(change, supervisor=supervisor, tokens=tokens)
+        ),
+        *([] if pusher is None else [pusher.run()]),
+    )
 
 
 def make_supervisor(config: Config) -> Supervisor:
@@ -40,9 +58,13 @@ def make_supervisor(config: Config) -> Supervisor:
     )
 
 
-def agent_site(config: Config, supervisor: Supervisor) -> Site:
+def load_tokens(config: Config) -> Tokens | None:
+    """Return the tokens of the configuration; None: it names no file. Raises SetupError."""
+    return None if config.token_file is None else Tokens.load(config.token_file)
+
+
+def agent_site(config: Config, supervisor: Supervisor, tokens: Tokens | None) -> Site:
     """Return the agent as a site, open as far as the configuration allows."""
-    tokens = None if config.token_file is None else Tokens.load(config.token_file)
     addresses, warning = binds(config)
     if warning is not None:
         log.warning(warning)
@@ -51,3 +73,18 @@ def agent_site(config: Config, supervisor: Supervisor) -> Site:
         log.warning(WITHOUT_TLS)
         tls = None
     return Site(name="agent", app=make_app(supervisor.latest, tokens), binds=addresses, tls=tls)
+
+
+def hot(old: Config, new: Config) -> Collection[str]:
+    """Return what may change between two configurations of an agent while it runs."""
+    # With the first token and without the last one, the agent listens elsewhere.
+    same = (old.token_file is None) == (new.token_file is None)
+    return [*HOT, "token_file"] if same else HOT
+
+
+async def change(config: Config, *, supervisor: Supervisor, tokens: Tokens | None) -> None:
+    """Go over to another configuration. Raises SetupError, and changes nothing then."""
+    newer = load_tokens(config)
+    if tokens is not None and newer is not None:
+        tokens.take_over(newer)
+    supervisor.replace_command(sampler_command(config.agent))

@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 import msgspec
 
 from gpumon.agent.app import binds
 from gpumon.commands.agent import WITHOUT_TLS
+from gpumon.commands.ways_in import load_push_tokens, token_files
 from gpumon.config import Config, TlsConfig
 from gpumon.config.loader import load
 from gpumon.errors import ConfigError, StartError
@@ -58,7 +60,7 @@ def examine(path: str | None, *, environ: Mapping[str, str] = os.environ) -> Rep
     faults: list[str] = []
     with _log_lines() as warnings:
         # What the daemons would say at their start, in the same words.
-        for attempt in (_token_fault, _tls_fault):
+        for attempt in (_token_fault, _push_fault, _tls_fault):
             fault = attempt(config)
             if fault is not None:
                 faults.append(fault)
@@ -127,6 +129,16 @@ def _token_fault(config: Config) -> str | None:
     return None
 
 
+def _push_fault(config: Config) -> str | None:
+    try:
+        load_push_tokens(config.web)
+    except StartError as error:
+        return str(error)
+    if config.agent.push is not None and config.token_file is None:
+        return f"agent.push: a push to {config.agent.push} needs a token. Set token_file."
+    return None
+
+
 def _tls_fault(config: Config) -> str | None:
     if config.tls is None:
         return None
@@ -170,6 +182,15 @@ def _doubts(config: Config) -> Iterator[str]:
     for network in web.trusted_proxies:
         if network.endswith("/0"):
             yield f"web.trusted_proxies: {network} lets every caller invent where it comes from."
+    push = urlsplit(agent.push or "")
+    if push.scheme == "http" and not is_loopback(push.hostname or ""):
+        yield f"agent.push: the token travels unencrypted to {agent.push}."
+    pushed = [host.name for host in config.hosts if host.source == "pushed"]
+    if pushed and not token_files(web):
+        yield (
+            f"web.push_token_file: none, so nobody may push, and {pushed[0]} will stay silent. "
+            "Set it on the server."
+        )
     if config.web_port == config.rpc_port:
         yield f"web_port and rpc_port are both {config.web_port}: they can't run on one machine."
     if tls is not None and tls.cert is None:

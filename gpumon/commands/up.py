@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.poller import poll_forever
-from gpumon.commands import demo
-from gpumon.commands.agent import agent_site, make_supervisor
+from gpumon.cluster.sources.pushed import watch_pushed
+from gpumon.commands import agent, demo, polling
+from gpumon.commands.agent import agent_site, load_tokens, make_supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
+from gpumon.commands.memory import make_fleet
 from gpumon.commands.one_sample import one_sample
+from gpumon.commands.polling import Polling
+from gpumon.commands.pushing import make_pusher
+from gpumon.commands.reload import reload_on_hangup
+from gpumon.commands.ways_in import WaysIn
 from gpumon.commands.web import web_site
+from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.errors import CollectError
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigError or StartError before that."""
-    config = load(
+    read = partial(
+        load,
         arguments.config,
         overrides={
             "web_port": arguments.web_port,
@@ -25,17 +32,37 @@ def run(arguments: argparse.Namespace) -> int:
             "token_file": arguments.token_file,
         },
     )
+    config = read()
     set_up_logging()
     if arguments.or_demo and (reason := _nothing_to_show()) is not None:
         log.warning("%s", reason)
         log.warning("So this is the demo: an invented cluster, marked SIMULATED on every face.")
         return demo.serve(config, hosts=demo.HOSTS, seed=0)
-    supervisor, fleet = make_supervisor(config), Fleet(config)
+    supervisor, tokens = make_supervisor(config), load_tokens(config)
+    fleet, remembering = make_fleet(config)
+    pusher = make_pusher(config, supervisor, tokens)
+    ways_in = WaysIn(config, fleet)
+    polls = Polling(fleet, config, ways_in, supervisor)
+
+    async def change(new: Config) -> None:
+        await polls.change(new)
+        await agent.change(new, supervisor=supervisor, tokens=tokens)
+
     return run_daemon(
-        [agent_site(config, supervisor), web_site(config, fleet)],
+        [agent_site(config, supervisor, tokens), web_site(config, fleet, ways_in)],
         supervisor.run(),
-        poll_forever(fleet, config, supervisor=supervisor),
+        polls.run(),
+        watch_pushed(fleet),
+        reload_on_hangup(read, config, hot=_hot, apply=change),
+        *remembering,
+        *([] if pusher is None else [pusher.run()]),
     )
+
+
+def _hot(old: Config, new: Config) -> set[str]:
+    """Return what may change: what may for server and agent, where both have a part in it."""
+    of_agent = set(agent.hot(old, new))
+    return of_agent | set(polling.hot(old, new)) - {"rpc_port", "tls", "limits", "token_file"}
 
 
 def _nothing_to_show() -> str | None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Coroutine
-from typing import Any
+from functools import partial
 
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.poller import poll_forever
-from gpumon.commands.agent import make_supervisor
+from gpumon.cluster.sources.pushed import watch_pushed
+from gpumon.commands import polling
 from gpumon.commands.daemon import run_daemon, set_up_logging
+from gpumon.commands.memory import make_fleet
+from gpumon.commands.polling import Polling
+from gpumon.commands.reload import reload_on_hangup
+from gpumon.commands.ways_in import WaysIn
 from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.http.server import Site
 from gpumon.http.sockets import join_address
 from gpumon.web.app import make_app
+from gpumon.web.entrances import body_limit_of
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigError or StartError before that."""
-    config = load(
+    read = partial(
+        load,
         arguments.config,
         overrides={
             "web_port": arguments.web_port,
@@ -27,20 +32,26 @@ def run(arguments: argparse.Namespace) -> int:
             "token_file": arguments.token_file,
         },
     )
+    config = read()
     set_up_logging()
-    fleet = Fleet(config)
-    sampled_here = any(entry.source == "self" for entry in config.hosts)
-    supervisor = make_supervisor(config) if sampled_here else None
-    work: list[Coroutine[Any, Any, None]] = [poll_forever(fleet, config, supervisor=supervisor)]
-    if supervisor is not None:
-        work.append(supervisor.run())
-    return run_daemon([web_site(config, fleet)], *work)
+    fleet, remembering = make_fleet(config)
+    ways_in = WaysIn(config, fleet)
+    polls = Polling(fleet, config, ways_in)
+    return run_daemon(
+        [web_site(config, fleet, ways_in)],
+        polls.run(),
+        watch_pushed(fleet),
+        reload_on_hangup(read, config, hot=polling.hot, apply=polls.change),
+        *remembering,
+    )
 
 
-def web_site(config: Config, fleet: Fleet) -> Site:
+def web_site(config: Config, fleet: Fleet, ways_in: WaysIn | None = None) -> Site:
     """Return the page as a site."""
+    entrances = [] if ways_in is None else ways_in.entrances
     return Site(
         name="web",
-        app=make_app(status=fleet.status, detail=fleet.detail, config=config),
+        app=make_app(status=fleet.status, detail=fleet.detail, config=config, entrances=entrances),
         binds=[join_address(config.web.bind, config.web_port)],
+        body_limit=partial(body_limit_of, entrances),
     )

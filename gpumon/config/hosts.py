@@ -153,7 +153,7 @@ def _named(drafts: list[_Draft], faults: Faults) -> list[HostEntry]:
         name = draft.name or target.typed
         if draft.name is None and target.own_port and plain[name.casefold()] > 1:
             name = f"[{name}]:{target.port}" if ":" in name else f"{name}:{target.port}"
-        where = "self" if target.is_self else target.network_address
+        where = "self" if target.is_self else _address(target)
         if where in addresses:
             first = addresses[where]
             faults.at(
@@ -177,13 +177,25 @@ def _entry(draft: _Draft, name: str) -> HostEntry:
     target = draft.target
     if target.is_self:
         return msgspec.structs.replace(SELF, name=name, labels=draft.labels, drained=draft.drained)
+    plain = target.source == "xmlrpc" and target.tls
     return HostEntry(
         name=name,
-        source="xmlrpc",
-        address=f"https://{target.network_address}" if target.tls else target.network_address,
+        source=target.source,
+        address=f"https://{target.network_address}" if plain else _address(target),
         host=target.host,
         port=target.port,
         tls=target.tls,
+        path=target.path,
         labels=draft.labels,
         drained=draft.drained,
     )
+
+
+def _address(target: Target) -> str:
+    """Return what makes an entry the same as another one; of an agent without its scheme."""
+    if target.source == "pushed":
+        return f"push://{target.host}"
+    if target.source == "gpumon":
+        scheme = "gpumon+https" if target.tls else "gpumon+http"
+        return f"{scheme}://{target.network_address}{target.path}"
+    return target.network_address

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from gpumon.config.document import Items, Node, Scalar
 from gpumon.config.faults import Refused, quote
@@ -21,6 +22,7 @@ _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})\Z")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?\Z")
+MACHINE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_])?\Z")
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\Z")
 
 Value = bool | int | float | str | Path | OwnerRule | list[Any]
@@ -181,6 +183,43 @@ class UrlPrefix:
                 found(node), "Letters, digits and . _ ~ - may stand between single slashes."
             )
         return prefix
+
+
+@dataclass(frozen=True)
+class ServerUrl:
+    """Where a gpumon server's page lies; kept without a slash at the end."""
+
+    expected: str = "an address such as https://gpus.example.org/gpus/"
+
+    def read(self, node: Node) -> str:
+        text = text_of(node).strip()
+        try:
+            parts = urlsplit(text)
+            # Reading the port is what checks it.
+            whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            raise Refused(found(node)) from None
+        if not text.isprintable() or " " in text or len(text) > 1000 or not whole:
+            raise Refused(found(node))
+        if "@" in parts.netloc:
+            raise Refused(found(node), "No user or password stands here; a token has its own file.")
+        path = "/" + parts.path.strip("/") if parts.path.strip("/") else ""
+        if parts.query or parts.fragment or not _PREFIX.match(path):
+            raise Refused(found(node), "Write the address of the front page, nothing behind it.")
+        return f"{parts.scheme}://{parts.netloc.lower()}{path}"
+
+
+@dataclass(frozen=True)
+class MachineName:
+    """The name that a host pushes under; short names and full ones."""
+
+    expected: str = "a name of letters, digits and . _ -, at most 64"
+
+    def read(self, node: Node) -> str:
+        text = text_of(node).strip()
+        if not MACHINE.match(text):
+            raise Refused(found(node))
+        return text
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from gpumon.config.kinds import (
     FilePath,
     Kind,
     ListOf,
+    MachineName,
     Network,
     Number,
+    ServerUrl,
     Text,
     UrlPrefix,
     YesNo,
@@ -118,6 +120,18 @@ _ALL = (
         help="How a container of root's becomes a person's; the first rule that fits wins.",
     ),
     Setting(
+        name="agent.push",
+        kind=ServerUrl(),
+        help="Server that the agent sends every sample to; for hosts that it can't reach.",
+        flag="--push",
+        variable="GPUMON_AGENT_PUSH",
+    ),
+    Setting(
+        name="agent.push_as",
+        kind=MachineName(),
+        help="Name that the agent pushes under; this machine's own where it is missing.",
+    ),
+    Setting(
         name="web.bind",
         kind=BindAddress(),
         help="Address that the web page is served on.",
@@ -134,6 +148,26 @@ _ALL = (
         name="web.trusted_proxies",
         kind=ListOf(Network()),
         help="Addresses or networks whose X-Forwarded headers are believed.",
+    ),
+    Setting(
+        name="web.push_token_file",
+        kind=FilePath(),
+        help="File with the tokens of agents that push, TOKEN or NAME TOKEN a line; opens push.",
+    ),
+    Setting(
+        name="web.push_accept_new",
+        kind=YesNo(),
+        help="Whether a host may push that does not stand in hosts.",
+    ),
+    Setting(
+        name="web.vesta_token_file",
+        kind=FilePath(),
+        help="The same for vesta's senders, which put their token into the address.",
+    ),
+    Setting(
+        name="web.state_file",
+        kind=FilePath(),
+        help="File in which the server remembers when each host answered last.",
     ),
     Setting(
         name="limits.used_percent",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from gpumon.config.document import Scalar
 from gpumon.config.faults import Refused, quote
+from gpumon.config.kinds import MachineName, ServerUrl
 from gpumon.config.settings import PORT
 
 EXPECTED = "a host such as host1, host1:9043, [::1]:8043, https://host1 or self"
 
-_LATER = ("ssh", "nvgpu+http", "nvgpu+https", "gpumon+http", "gpumon+https")
+_LATER = ("ssh", "nvgpu+http", "nvgpu+https")
+_SERVERS = ("gpumon+http", "gpumon+https")
+_SERVER_PORTS = {"gpumon+http": 8042, "gpumon+https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
@@ -29,10 +33,13 @@ class Target(NamedTuple):
     tls: bool
     own_port: bool
     """Whether the entry names a port."""
+    source: Literal["xmlrpc", "self", "pushed", "gpumon"] = "xmlrpc"
+    path: str = ""
+    """Of another gpumon server: where its page lies."""
 
     @property
     def is_self(self) -> bool:
-        return self.port == 0
+        return self.source == "self"
 
     @property
     def network_address(self) -> str:
@@ -44,7 +51,7 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     """Take an entry apart. Raises Refused."""
     text = text.strip()
     if text.lower() == "self":
-        return Target("self", "", 0, False, False)
+        return Target("self", "", 0, False, False, "self")
     match = _SCHEME.match(text)
     if match:
         scheme, rest = match[1].lower(), match[2]
@@ -52,6 +59,10 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
             raise Refused(
                 quote(text), f"{scheme}:// entries are not in this version of gpumon yet."
             )
+        if scheme == "push":
+            return _pushed(rest)
+        if scheme in _SERVERS:
+            return _server(scheme, rest)
         if scheme not in ("http", "https"):
             raise Refused(quote(text), "Write http:// or https://, or neither.")
         tls = scheme == "https"
@@ -64,6 +75,29 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     if port is None:
         return Target(host, _connectable(host, text), rpc_port, tls, False)
     return Target(host, _connectable(host, text), _port(port, rpc_port), tls, True)
+
+
+def _pushed(name: str) -> Target:
+    kind = MachineName()
+    try:
+        name = kind.read(Scalar(0, name))
+    except Refused as refused:
+        raise Refused(refused.found, expected=f"after push:// {kind.expected}") from None
+    return Target(name, name.lower(), 0, False, False, "pushed")
+
+
+def _server(scheme: str, rest: str) -> Target:
+    """Return another gpumon server; its address may have a path."""
+    kind, tls = ServerUrl(), scheme == "gpumon+https"
+    try:
+        url = kind.read(Scalar(0, f"{scheme.removeprefix('gpumon+')}://{rest}"))
+    except Refused as refused:
+        expected = kind.expected.replace("https://", "gpumon+https://")
+        raise Refused(quote(f"{scheme}://{rest}"), refused.advice, expected=expected) from None
+    parts = urlsplit(url)
+    port = _SERVER_PORTS[scheme] if parts.port is None else parts.port
+    typed = host = _connectable(parts.hostname or "", rest)
+    return Target(typed, host, port, tls, parts.port is not None, "gpumon", parts.path)
 
 
 def _split(rest: str, text: str) -> tuple[str, str | None]:

@@ -13,7 +13,7 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
 
     name: str
     """What the faces call it; the key of the host, unique."""
-    source: Literal["xmlrpc", "self", "simulated"]
+    source: Literal["xmlrpc", "self", "simulated", "pushed", "gpumon"]
     address: str = ""
     """As a person would write it: "host1:8043", "https://host3:8043", "self"; shown on the page."""
     host: str = ""
@@ -21,6 +21,8 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
     port: int = 0
     tls: bool = False
     """Whether it is reached by https."""
+    path: str = ""
+    """Of another gpumon server: where its page lies, "" or "/gpus"."""
     labels: dict[str, str] = {}
     drained: bool = False
 
@@ -60,6 +62,10 @@ class AgentConfig(msgspec.Struct, kw_only=True, frozen=True):
     container_socket: Path | None = None
     """The socket of Docker or Podman, to be asked for names and labels of containers."""
     owner_rules: list[OwnerRule] = []
+    push: str | None = None
+    """The server that every sample is pushed to: "https://gpus.example.org/gpus"."""
+    push_as: str | None = None
+    """The name that it is pushed under. None: that of this machine."""
 
 
 class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -71,6 +77,14 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     prefix: str = ""
     """"" or "/gpus": never with a slash at the end."""
     trusted_proxies: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
+    push_token_file: Path | None = None
+    """Tokens of agents that push; None: nobody may."""
+    push_accept_new: bool = False
+    """Whether a host may push that is not in `hosts`."""
+    vesta_token_file: Path | None = None
+    """Tokens of vesta's senders, which put them into addresses; None: nobody may."""
+    state_file: Path | None = None
+    """When each host answered last. None: in systemd's StateDirectory=, if any."""
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):

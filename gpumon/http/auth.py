@@ -42,27 +42,11 @@ class Tokens:
 
         Logs a warning when others may read the file. Raises SetupError when it can't be used.
         """
-        path = Path(path)
-        try:
-            with path.open(encoding="utf-8") as file:
-                status = os.fstat(file.fileno())
-                lines = [line.strip() for line in file]
-        except FileNotFoundError as error:
-            raise SetupError(f"token_file: {path} does not exist; {_MAKE_ONE}") from error
-        except UnicodeDecodeError as error:
-            raise SetupError(f"token_file: {path} is not a text file; {_MAKE_ONE}") from error
-        except OSError as error:
-            raise SetupError(
-                f"token_file: {path} can't be read ({error.strerror}); the user that runs gpumon "
-                "must be allowed to read it"
-            ) from error
-        tokens = [line for line in lines if line and not line.startswith("#")]
-        if not tokens:
-            raise SetupError(f"token_file: {path} holds no token; {_MAKE_ONE}")
-        warning = _exposed(path, status)
-        if warning is not None:
-            log.warning("%s", warning)
-        return cls(tokens)
+        return cls(token_lines(Path(path), "token_file"))
+
+    def take_over(self, newer: Tokens) -> None:
+        """Become the same as `newer`, for everybody who holds these tokens."""
+        self.first, self._digests = newer.first, newer._digests
 
     def accepts(self, authorization: str | None) -> bool:
         """Return whether an Authorization header carries one of the tokens.
@@ -74,6 +58,33 @@ class Tokens:
         for digest in self._digests:
             known |= hmac.compare_digest(given, digest)
         return known
+
+
+def token_lines(path: Path, key: str) -> list[str]:
+    """Return the lines of a file of tokens, as `Tokens.load` says; `key` is its name in config.yml.
+
+    Raises SetupError.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            lines = [line.strip() for line in file]
+    except FileNotFoundError as error:
+        raise SetupError(f"{key}: {path} does not exist; {_MAKE_ONE}") from error
+    except UnicodeDecodeError as error:
+        raise SetupError(f"{key}: {path} is not a text file; {_MAKE_ONE}") from error
+    except OSError as error:
+        raise SetupError(
+            f"{key}: {path} can't be read ({error.strerror}); the user that runs gpumon "
+            "must be allowed to read it"
+        ) from error
+    tokens = [line for line in lines if line and not line.startswith("#")]
+    if not tokens:
+        raise SetupError(f"{key}: {path} holds no token; {_MAKE_ONE}")
+    warning = _exposed(path, status, key)
+    if warning is not None:
+        log.warning("%s", warning)
+    return tokens
 
 
 def _digest(token: bytes) -> bytes:
@@ -94,7 +105,7 @@ def _token_of(authorization: str) -> bytes:
     return b""
 
 
-def _exposed(path: Path, status: os.stat_result) -> str | None:
+def _exposed(path: Path, status: os.stat_result, key: str) -> str | None:
     """Say it when more people than needed can read the file.
 
     A file of root's that the service reads through its group (root:gpumon 0640) is as it should be.
@@ -103,7 +114,7 @@ def _exposed(path: Path, status: os.stat_result) -> str | None:
     ours = status.st_uid == os.geteuid()
     if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP) or (ours and mode & stat.S_IRGRP):
         return (
-            f"token_file: {path} can be read or written by more users than needed "
+            f"{key}: {path} can be read or written by more users than needed "
             f"(mode {mode:04o}); close it with: chmod {'600' if ours else '640'} {path}"
         )
     return None

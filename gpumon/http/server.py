@@ -18,7 +18,7 @@ from gpumon.config import TlsConfig
 from gpumon.http.connections import Connection, Connections
 from gpumon.http.sockets import BACKLOG, join_address, open_listeners
 from gpumon.http.tls import server_context
-from gpumon.http.wsgi import WsgiAdapter, WsgiApp
+from gpumon.http.wsgi import BodyLimit, WsgiAdapter, WsgiApp
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ class Site(msgspec.Struct, kw_only=True):
     tls: TlsConfig | None = None
     """With `ca` set, clients must show a certificate that it signed."""
     max_body_bytes: int = 64 * 1024
+    body_limit: BodyLimit | None = None
+    """Has the say about single requests, before their body is read (see `wsgi.BodyLimit`)."""
     sockets: list[socket.socket] = []
 
 
@@ -94,7 +96,7 @@ async def _serve_open(
     servers: list[asyncio.Server] = []
     try:
         for site, tls in zip(sites, contexts, strict=True):
-            adapter = WsgiAdapter(site.name, site.app, pool, site.max_body_bytes)
+            adapter = WsgiAdapter(site.name, site.app, pool, site.max_body_bytes, site.body_limit)
             for listener in site.sockets:
                 servers.append(await _start(listener, tls, adapter, context, connections))
         await shutdown.wait()

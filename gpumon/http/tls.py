@@ -1,4 +1,4 @@
-"""From the files of `tls:` in config.yml to a server's TLS context."""
+"""From the files of `tls:` in config.yml to the TLS contexts of servers and clients."""
 
 from __future__ import annotations
 
@@ -43,6 +43,31 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
                 "certificates in PEM"
             ) from error
         context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def client_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Return how another machine is asked over TLS: who is believed, and which certificate we show.
+
+    Without `ca`, whom the system believes. Raises SetupError naming the file.
+    """
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+    except OSError as error:
+        raise SetupError(
+            f"tls.ca: {tls.ca} can't be used ({error.strerror or error}). "
+            "Give a PEM file with the certificates of your authority"
+        ) from error
+    if tls.cert is not None:
+        try:
+            # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
+            context.load_cert_chain(tls.cert, tls.key, password=lambda: "")
+        except OSError as error:
+            raise SetupError(
+                f"tls.cert: {tls.cert} with tls.key {tls.key} can't be used "
+                f"({error.strerror or error}). Both must be readable PEM files that belong "
+                "together, the key without a password"
+            ) from error
     return context
 
 

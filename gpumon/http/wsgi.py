@@ -24,6 +24,8 @@ BODY_SECONDS = 15.0
 LINGER_SECONDS = 2.0
 """How long a body that was refused is still taken off the wire, so that the client reads why."""
 
+BodyLimit = Callable[[str, str, "str | None"], "int | None"]
+"""Path, query and Authorization -> how many bytes the body may have; None: as many as usual."""
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -53,8 +55,17 @@ class _Gone(Exception):
 class WsgiAdapter:
     """One WSGI application as Hypercorn calls it (an AppWrapper)."""
 
-    def __init__(self, name: str, app: WsgiApp, pool: Executor, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        app: WsgiApp,
+        pool: Executor,
+        max_body_bytes: int,
+        body_limit: BodyLimit | None = None,
+    ) -> None:
+        """`body_limit` has the say, before a body is read, where it answers a number."""
         self._name = name
+        self._body_limit = body_limit
         self._app = app
         self._pool = pool
         self._max_body_bytes = max_body_bytes
@@ -85,32 +96,28 @@ class WsgiAdapter:
         await _send(send, answer)
 
     async def _body(self, scope: Any, receive: Receive) -> bytes:
-        announced = _header(scope, b"content-length")
+        announced, limit = _header(scope, b"content-length"), self._limit(scope)
         if announced is not None and (
-            not announced.isdigit() or len(announced) > 18 or int(announced) > self._max_body_bytes
+            not announced.isdigit() or len(announced) > 18 or int(announced) > limit
         ):
-            raise self._too_large()
+            raise _too_large(limit)
         try:
-            return await asyncio.wait_for(self._read(receive), BODY_SECONDS)
+            return await asyncio.wait_for(_read(receive, limit), BODY_SECONDS)
         except asyncio.TimeoutError:
             raise _Refused(
                 408, f"the body of the request was not here after {BODY_SECONDS:g} seconds"
             ) from None
 
-    async def _read(self, receive: Receive) -> bytes:
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise _Gone
-            body += message.get("body", b"")
-            if len(body) > self._max_body_bytes:
-                raise self._too_large()
-            if not message.get("more_body"):
-                return bytes(body)
-
-    def _too_large(self) -> _Refused:
-        return _Refused(413, f"the body of the request is larger than {self._max_body_bytes} bytes")
+    def _limit(self, scope: Any) -> int:
+        if self._body_limit is None:
+            return self._max_body_bytes
+        authorization = _header(scope, b"authorization")
+        limit = self._body_limit(
+            unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+            scope["query_string"].decode("latin-1"),
+            None if authorization is None else authorization.decode("latin-1"),
+        )
+        return self._max_body_bytes if limit is None else limit
 
     def _run(self, environ: dict[str, Any]) -> Answer:
         """Call the application, in a thread of the pool. What it raises is logged and hidden."""
@@ -125,6 +132,23 @@ class WsgiAdapter:
                 f"the {self._name} failed to answer this request; its log says why",
                 close=False,
             )
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _Gone
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def _too_large(limit: int) -> _Refused:
+    return _Refused(413, f"the body of the request is larger than {limit} bytes")
 
 
 def _call(app: WsgiApp, environ: dict[str, Any]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +27,7 @@ from gpumon.web.answers import (
 )
 from gpumon.web.assets import load_assets
 from gpumon.web.earlier.routes import Earlier
+from gpumon.web.entrances import Entrance
 from gpumon.web.host_page import host_json, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.links import name_of, root_of, segment, without_suffix
@@ -48,14 +49,19 @@ def make_app(
     status: Callable[[], ClusterStatus],
     detail: Callable[[str], HostSnapshot | None],
     config: Config,
+    entrances: Sequence[Entrance] = (),
 ) -> bottle.Bottle:
     """Return the WSGI application.
 
     `status` gives the cluster at its current revision, `detail` the last reading of a host by its
     name; both may be called from any thread. With `config.web.prefix` the application answers under
     that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
+    `entrances` are where readings come in by themselves; without any, everything only reads.
     """
-    return _Site(status, detail, config).app
+    app = _Site(status, detail, config).app
+    for entrance in entrances:
+        entrance.mount(app)
+    return app
 
 
 class _Site:

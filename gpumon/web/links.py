@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from gpumon.cluster.links import segment
+
+__all__ = ["name_of", "root_of", "segment", "without_suffix"]
 
 
 def root_of(path: str) -> str:
     """Return the relative address of the front page as seen from `path` ("/host/gpu-1")."""
     return "../" * (path.count("/") - 1) or "./"
-
-
-def segment(name: str) -> str:
-    """Return `name` as one segment of an address, whatever is in it; `name_of` gives it back.
-
-    A server hands over a decoded path, and browsers and proxies resolve "..", so what would be
-    taken for structure there is encoded twice: "/", "%", names of dots alone, and an ending
-    ".json", which asks for the JSON twin.
-    """
-    once = name.replace("%", "%25").replace("/", "%2F")
-    if name in (".", "..") or name.endswith(".json"):
-        once = once.replace(".", "%2E")
-    return quote(once, safe="", errors="replace")
 
 
 def name_of(decoded: str) -> str:

@@ -115,3 +115,33 @@ def test_one_bad_entry_does_not_hide_the_faults_of_the_others(tmp_path: Path) ->
 def test_a_thousand_hosts_are_read(tmp_path: Path) -> None:
     found = hosts(tmp_path, *(f"gpu-{number}" for number in range(1000)))
     assert len({host.name for host in found}) == 1000
+
+
+SERVERS = {
+    "gpumon+http://North": ("north", "gpumon+http://north:8042", "north", 8042, False, ""),
+    "gpumon+http://north:80/": ("north", "gpumon+http://north:80", "north", 80, False, ""),
+    "gpumon+https://north/gpus/": (
+        "north",
+        "gpumon+https://north:443/gpus",
+        "north",
+        443,
+        True,
+        "/gpus",
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", SERVERS)
+def test_another_gpumon_server_is_named_by_the_address_of_its_page(
+    entry: str, tmp_path: Path
+) -> None:
+    [host] = hosts(tmp_path, entry)
+    found = (host.name, host.address, host.host, host.port, host.tls, host.path)
+    assert found == SERVERS[entry]
+    assert host.source == "gpumon"
+
+
+def test_a_host_that_pushes_is_named_by_what_it_calls_itself(tmp_path: Path) -> None:
+    [host] = hosts(tmp_path, "push://GPU-09.lab")
+    assert (host.name, host.address, host.host) == ("GPU-09.lab", "push://gpu-09.lab", "gpu-09.lab")
+    assert host.source == "pushed"

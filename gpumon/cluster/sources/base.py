@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from gpumon.cluster.relayed import Relayed
 from gpumon.cluster.sources.trust import foreign_snapshot
 from gpumon.errors import SourceError
 from gpumon.model import HostSnapshot, encode
@@ -23,6 +24,8 @@ class Reading(msgspec.Struct, kw_only=True, frozen=True):
     summary: HostSummary
     packed: bytes
     """gzip of the JSON of a HostSnapshot."""
+    relayed: Relayed | None = None
+    """Of another gpumon server: its whole picture, in place of the two."""
 
     @classmethod
     def of(cls, snapshot: HostSnapshot) -> Reading:

@@ -9,6 +9,7 @@ from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.sources.base import Source
 from gpumon.cluster.sources.connections import Connections
 from gpumon.cluster.sources.self_host import SelfSource
+from gpumon.cluster.sources.server import ServerConnections, ServerSource
 from gpumon.cluster.sources.simulated import SimulatedSource
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.config import Config, HostEntry
@@ -20,6 +21,7 @@ def make_source(
     number: int,
     *,
     connections: Connections,
+    servers: ServerConnections | None = None,
     supervisor: Supervisor | None = None,
     seed: int = 0,
     patience: float = 0.0,
@@ -35,6 +37,10 @@ def make_source(
         return SelfSource(supervisor, patience=patience)
     if entry.source == "simulated":
         return SimulatedSource(SimulatedHost(entry.name, number, seed))
+    if entry.source == "gpumon":
+        if servers is None:
+            raise ValueError("another server needs the connections to servers")
+        return ServerSource(entry, servers)
     return XmlRpcSource(entry, connections)
 
 
@@ -46,14 +52,17 @@ async def open_sources(
 
     Raises StartError where the token file or a certificate can't be used.
     """
-    connections = Connections(config)
+    connections, servers = Connections(config), ServerConnections(config)
     sources: dict[str, Source] = {}
     try:
         for number, entry in enumerate(config.hosts):
+            if entry.source == "pushed":
+                continue  # nobody asks it
             sources[entry.name] = make_source(
                 entry,
                 number,
                 connections=connections,
+                servers=servers,
                 supervisor=supervisor,
                 seed=seed,
                 patience=config.rpc_timeout / 2,
@@ -62,4 +71,5 @@ async def open_sources(
     finally:
         for source in sources.values():
             await source.close()
+        await servers.close()
         await connections.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Protocol
@@ -12,8 +11,8 @@ import aiohttp
 from gpumon.cluster.sources import answer
 from gpumon.cluster.sources.resolver import Resolver
 from gpumon.config import Config, TlsConfig
-from gpumon.errors import SetupError
 from gpumon.http.auth import Tokens
+from gpumon.http.tls import client_context
 from gpumon.version import __version__
 
 KEPT_SECONDS = 25.0
@@ -112,28 +111,3 @@ def _tracing() -> aiohttp.TraceConfig:
     trace.on_connection_create_end.append(at("waiting"))
     trace.on_connection_reuseconn.append(at("waiting", reused=True))
     return trace
-
-
-def client_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return how agents are asked over TLS: who is believed, and which certificate we show.
-
-    Without `ca`, whom the system believes. Raises SetupError naming the file.
-    """
-    try:
-        context = ssl.create_default_context(cafile=tls.ca)
-    except OSError as error:
-        raise SetupError(
-            f"tls.ca: {tls.ca} can't be used ({error.strerror or error}). "
-            "Give a PEM file with the certificates of your authority"
-        ) from error
-    if tls.cert is not None:
-        try:
-            # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
-            context.load_cert_chain(tls.cert, tls.key, password=lambda: "")
-        except OSError as error:
-            raise SetupError(
-                f"tls.cert: {tls.cert} with tls.key {tls.key} can't be used "
-                f"({error.strerror or error}). Both must be readable PEM files that belong "
-                "together, the key without a password"
-            ) from error
-    return context

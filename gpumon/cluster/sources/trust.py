@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.model import SCHEMA, HostSnapshot, decode_snapshot
 from gpumon.summary import GpuSummary, HostSummary, MigSummary, decode_summary
 from gpumon.text import clean
@@ -20,6 +21,8 @@ MOST_INSTANCES = 16
 MOST_HOLDERS = 1000
 """Per GPU. A host has sixteen GPUs, a GPU seven instances; beyond these somebody is joking."""
 MOST_ERRORS = 100
+MOST_HOSTS = 20_000
+"""Of another server."""
 LONGEST_TEXT = 1024
 LATEST_EPOCH = 1e11
 """The year 5138: calendars break not far behind it."""
@@ -32,7 +35,8 @@ _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _HARMLESS_ESCAPE = re.compile(rb'\\(?:["\\/]|u0026|u003[ceCE])')
 
-_Decoded = TypeVar("_Decoded", HostSummary, HostSnapshot)
+_Decoded = TypeVar("_Decoded", HostSummary, HostSnapshot, ClusterStatus)
+_status_decoder = msgspec.json.Decoder(ClusterStatus)
 
 
 class TooNew(ValueError):
@@ -66,6 +70,55 @@ def foreign_snapshot(data: bytes) -> HostSnapshot:
         return decode_snapshot(data) if _is_clean(data) else _cleaned(data, HostSnapshot)
     except (ValueError, RecursionError) as error:
         raise ValueError(_first_line(error)) from error
+
+
+def foreign_status(data: bytes) -> ClusterStatus:
+    """Return another server's `/status.json`. Raises as `foreign_summary` does."""
+    try:
+        status = _status_decoder.decode(data) if _is_clean(data) else _cleaned(data, ClusterStatus)
+    except (ValueError, RecursionError) as error:
+        schema = _schema_of(data)
+        if schema not in (None, SCHEMA):
+            raise TooNew(schema) from error
+        raise ValueError(_first_line(error)) from error
+    _at_most(MOST_HOSTS, status.hosts, "hosts")
+    names = {host.name for host in status.hosts}
+    if len(names) < len(status.hosts) or "" in names:
+        raise ValueError("expected hosts with names of their own, found one twice or without")
+    for host in status.hosts:
+        _bound_host(host)
+    return status
+
+
+def foreign_host_detail(data: bytes) -> HostSnapshot | None:
+    """Return the detail in another server's `/host/NAME.json`. Raises ValueError."""
+    try:
+        return msgspec.convert(_clean(msgspec.json.decode(data)), _HostAnswer).detail
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_first_line(error)) from error
+
+
+class _HostAnswer(msgspec.Struct):
+    detail: HostSnapshot | None = None
+
+
+def _bound_host(host: HostStatus) -> None:
+    """Raise ValueError for lists and times beyond reason."""
+    _at_most(2 * MOST_GPUS, host.gpus, "GPUs")  # those of now, and those that are missing
+    _at_most(MOST_ERRORS, host.errors + host.notes, "errors and notes")
+    _at_most(MOST_ERRORS, host.via, "servers on the way")
+    if len(host.labels) > MOST_ERRORS:
+        raise ValueError(f"expected at most {MOST_ERRORS} labels, found {len(host.labels)}")
+    moments = [host.age_seconds, host.answered_at]
+    for gpu in host.gpus:
+        _at_most(MOST_INSTANCES, gpu.mig, f"MIG instances on GPU {gpu.index}")
+        _at_most(MOST_ERRORS, gpu.warnings, "warnings")
+        parts: list[GpuStatus | MigStatus] = [gpu, *gpu.mig]
+        for part in parts:
+            _at_most(MOST_HOLDERS, part.holders, "owners on one GPU")
+            moments += [part.since, *(holder.started_at for holder in part.holders)]
+    if not all(_is_time(moment) for moment in moments):
+        raise ValueError("expected times of this millennium, found one that no calendar holds")
 
 
 def _is_clean(data: bytes) -> bool:

@@ -179,8 +179,9 @@ def _entry(draft: _Draft, name: str) -> HostEntry:
         return msgspec.structs.replace(SELF, name=name, labels=draft.labels, drained=draft.drained)
     return HostEntry(
         name=name,
-        source="xmlrpc",
-        address=f"https://{target.network_address}" if target.tls else target.network_address,
+        source=target.source,
+        address=target.shown_address,
+        user=target.user,
         host=target.host,
         port=target.port,
         tls=target.tls,

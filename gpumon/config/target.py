@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gpumon.config.document import Scalar
 from gpumon.config.faults import Refused, quote
+from gpumon.config.logins import LoginName
 from gpumon.config.settings import PORT
+
+Source = Literal["xmlrpc", "ssh", "nvgpu"]
 
 EXPECTED = "a host such as host1, host1:9043, [::1]:8043, https://host1 or self"
 
-_LATER = ("ssh", "nvgpu+http", "nvgpu+https", "gpumon+http", "gpumon+https")
+_LATER = ("gpumon+http", "gpumon+https")
+SSH_PORT = 22
+NVGPU_PORT = 1080
+_OTHER_KINDS: dict[str, tuple[Source, int, bool]] = {
+    "ssh": ("ssh", SSH_PORT, False),
+    "nvgpu": ("nvgpu", NVGPU_PORT, False),
+    "nvgpu+http": ("nvgpu", NVGPU_PORT, False),
+    "nvgpu+https": ("nvgpu", NVGPU_PORT, True),
+}
+"""Scheme -> what asks the host, its port where none is written, whether by https."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
@@ -29,6 +41,8 @@ class Target(NamedTuple):
     tls: bool
     own_port: bool
     """Whether the entry names a port."""
+    source: Source = "xmlrpc"
+    user: str | None = None
 
     @property
     def is_self(self) -> bool:
@@ -38,6 +52,14 @@ class Target(NamedTuple):
     def network_address(self) -> str:
         """The host with its port, IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def shown_address(self) -> str:
+        """The same as a person would write it: with its scheme, without a user."""
+        if self.source == "xmlrpc":
+            return f"https://{self.network_address}" if self.tls else self.network_address
+        scheme = "ssh" if self.source == "ssh" else f"nvgpu+http{'s' if self.tls else ''}"
+        return f"{scheme}://{self.network_address}"
 
 
 def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
@@ -52,6 +74,8 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
             raise Refused(
                 quote(text), f"{scheme}:// entries are not in this version of gpumon yet."
             )
+        if scheme in _OTHER_KINDS:
+            return _other_kind(scheme, rest, text)
         if scheme not in ("http", "https"):
             raise Refused(quote(text), "Write http:// or https://, or neither.")
         tls = scheme == "https"
@@ -64,6 +88,35 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     if port is None:
         return Target(host, _connectable(host, text), rpc_port, tls, False)
     return Target(host, _connectable(host, text), _port(port, rpc_port), tls, True)
+
+
+def _other_kind(scheme: str, rest: str, text: str) -> Target:
+    """Take an entry apart that is no agent of gpumon's. Raises Refused."""
+    source, usual_port, tls = _OTHER_KINDS[scheme]
+    user, at, rest = rest.rpartition("@")
+    if at and source != "ssh":
+        raise Refused(quote(text), "No user or password stands here: nvgpu's agents have none.")
+    if ":" in user:
+        raise Refused(quote(text), "No password stands here: the server logs in by ssh.key_file.")
+    if at:
+        try:
+            user = LoginName().read(Scalar(0, user))
+        except Refused:
+            raise Refused(quote(text), "Before the @ stands a login name.") from None
+    rest = rest.rstrip("/")
+    if "/" in rest:
+        raise Refused(quote(text), "Only host and port may stand here, no path.")
+    typed, port = _split(rest, text)
+    typed = typed.removesuffix(".")
+    return Target(
+        typed,
+        _connectable(typed, text),
+        usual_port if port is None else _port(port, usual_port),
+        tls,
+        port is not None,
+        source,
+        user or None,
+    )
 
 
 def _split(rest: str, text: str) -> tuple[str, str | None]:

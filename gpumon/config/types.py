@@ -13,7 +13,7 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
 
     name: str
     """What the faces call it; the key of the host, unique."""
-    source: Literal["xmlrpc", "self", "simulated"]
+    source: Literal["xmlrpc", "ssh", "nvgpu", "self", "simulated"]
     address: str = ""
     """As a person would write it: "host1:8043", "https://host3:8043", "self"; shown on the page."""
     host: str = ""
@@ -21,6 +21,8 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
     port: int = 0
     tls: bool = False
     """Whether it is reached by https."""
+    user: str | None = None
+    """Login name, for a host that is reached by SSH; None: the one of the section `ssh`."""
     labels: dict[str, str] = {}
     drained: bool = False
 
@@ -31,6 +33,17 @@ class TlsConfig(msgspec.Struct, kw_only=True, frozen=True):
     cert: Path | None = None
     key: Path | None = None
     ca: Path | None = None
+
+
+class SshConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """How the server logs in to hosts that it asks by SSH."""
+
+    user: str | None = None
+    """Login name on hosts whose entry has none; None: the name of the user who runs gpumon."""
+    key_file: Path | None = None
+    """Private key without a passphrase; None: those in ~/.ssh of the user who runs gpumon."""
+    known_hosts: Path | None = None
+    """The keys of the hosts; None: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts."""
 
 
 class OwnerRule(msgspec.Struct, kw_only=True, frozen=True):
@@ -95,6 +108,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     poll_interval: float = 5.0
     token_file: Path | None = None
     tls: TlsConfig | None = None
+    ssh: SshConfig = SshConfig()
     agent: AgentConfig = AgentConfig()
     web: WebConfig = WebConfig()
     limits: Limits = Limits()

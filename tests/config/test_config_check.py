@@ -248,6 +248,7 @@ def test_the_json_form_holds_the_same_for_programs(
             "host": "host3",
             "port": 8043,
             "tls": True,
+            "user": None,
             "labels": {},
             "drained": False,
         }

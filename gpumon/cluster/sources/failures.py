@@ -58,11 +58,11 @@ def bad_status(where: str, status: int, reason: str | None, *, token_sent: bool)
 
 
 def no_poll_method(where: str) -> SourceError:
-    """Say that an XML-RPC server answers that is no agent of gpumon's."""
+    """Say that an XML-RPC server answers that is no agent, of gpumon's or gpumonitor's."""
     return SourceError(
         "version too old",
-        f"version too old: the agent on {where} has no method poll(), as that of gpumonitor. "
-        "Install gpumon's agent on that host",
+        f"version too old: what speaks XML-RPC on {where} has neither the method poll() of "
+        "gpumon's agent nor gpu_stats() of gpumonitor's. Install gpumon's agent on that host",
     )
 
 

@@ -68,6 +68,11 @@ def foreign_snapshot(data: bytes) -> HostSnapshot:
         raise ValueError(_first_line(error)) from error
 
 
+def bounded(summary: HostSummary) -> None:
+    """Forget times that no calendar holds. Raises ValueError for lists beyond reason."""
+    _bound(summary)
+
+
 def _is_clean(data: bytes) -> bool:
     """Return whether nothing in the JSON text needs a closer look. Costs microseconds."""
     if data.translate(None, _PRINTABLE):

@@ -62,6 +62,8 @@ class SourceError(GpumonError):
         "wrong token",
         "version too old",
         "tls",
+        "host key",
+        "login refused",
         "failed",
     )
 

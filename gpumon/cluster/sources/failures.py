@@ -103,8 +103,10 @@ _STEPS = {
 """What a poll can be at, in order, and what is said when it got no further."""
 
 
-def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -> SourceError:
-    """Say what an error of resolution, connection, TLS or HTTP means."""
+def way_failed(
+    error: aiohttp.ClientError | OSError, where: str, *, tls: bool, who: str = "'gpumon agent'"
+) -> SourceError:
+    """Say what an error of resolution, connection, TLS or HTTP means; `who` should listen there."""
     cause = getattr(error, "os_error", None) or error
     if isinstance(cause, socket.gaierror):
         return SourceError(
@@ -127,7 +129,7 @@ def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -
         # And so one that speaks TLS, when it is asked without.
         hint = _CERTIFICATE_WANTED if tls else _AGENT_THERE
         return bad_answer(where, "a connection closed without an answer", hint)
-    return _not_reached(cause, where)
+    return _not_reached(cause, where, who)
 
 
 def _is_reset(error: BaseException) -> bool:
@@ -156,12 +158,12 @@ def _words(error: ssl.SSLError) -> str:
     return clean((error.reason or str(error)).replace("_", " ").lower(), 80)
 
 
-def _not_reached(error: BaseException, where: str) -> SourceError:
+def _not_reached(error: BaseException, where: str, who: str) -> SourceError:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ECONNREFUSED:
         return SourceError(
             "refused",
-            f"refused: nothing listens on {where}. Is 'gpumon agent' running on that host?",
+            f"refused: nothing listens on {where}. Is {who} running on that host?",
         )
     if number in _NO_ROUTE:
         return SourceError(

@@ -112,8 +112,8 @@ class Connection:
         """Return what `command` prints, with `text` as its stdin.
 
         A connection that was kept and is dead is replaced once. Raises HostKeyRefused, TooLong,
-        Cut, asyncssh.Error or OSError; after those, and when cancelled, the command is killed and
-        the connection dropped.
+        Cut, asyncssh.Error or OSError; after those, and when cancelled, the connection is dropped.
+        The command's stdin stays open until then: a command that should not outlive it has to look.
         """
         kept = self._open is not None
         try:
@@ -124,7 +124,6 @@ class Connection:
         return await self._run(command, text)
 
     async def _run(self, command: str, text: str) -> Output:
-        channel: asyncssh.SSHClientChannel[bytes] | None = None
         try:
             if self._open is None or self._open.is_closed():
                 self._open = None
@@ -137,10 +136,9 @@ class Connection:
             # A forced command may have ended without reading its stdin; its output tells.
             with suppress(OSError):
                 channel.write(text.encode())
-                channel.write_eof()
             return await session.done
         except BaseException:  # being cut off by the deadline included
-            self.drop(channel)
+            self.drop()
             raise
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
@@ -186,11 +184,8 @@ class Connection:
             wire.close()
             raise
 
-    def drop(self, channel: asyncssh.SSHClientChannel[bytes] | None = None) -> None:
-        """Give up the connection; kill what runs on `channel` first. Waits for nothing."""
-        if channel is not None:
-            with suppress(OSError):  # it is closed already
-                channel.kill()
+    def drop(self) -> None:
+        """Give up the connection, and with it what runs on the host. Waits for nothing."""
         if self._open is not None:
             self._open.close()
             self._open = None

@@ -20,12 +20,20 @@ MOST_PIDS = 4096
 MOST_LIST_BYTES = 1024 * 1024
 """Of the list of processes, which the host keeps in memory for a moment."""
 
+# Whatever runs here ends with the connection: stdin stays open, and when it closes, the watcher
+# kills the process group, itself with it. (Signals over SSH reach no login of root's and no old
+# sshd.) `timeout` is for a connection that ends without sshd's noticing; without --foreground it
+# would leave the group. All is one function, so that it is read as a whole before it runs.
 _SCRIPT = r"""
+main() {
+exec 3<&0
+{ read -r gone <&3; kill -KILL 0; } >/dev/null 2>&1 &
+watcher=$!
 LC_ALL=C; export LC_ALL
 PATH="$PATH:/usr/bin:/bin:/usr/local/bin:/usr/lib/wsl/lib:/run/current-system/sw/bin"; export PATH
 end() { printf '\n%s %s %s\n' '@MARK@' "$1" "$2"; }
 end begin 0
-most=; command -v timeout >/dev/null 2>&1 && most='timeout -s KILL @SECONDS@'
+most=; timeout --foreground 1 true 2>/dev/null && most='timeout --foreground -s KILL @SECONDS@'
 @GUARD@
 printf 'hostname %s\n' "$(uname -n)"
 printf 'time %s\n' "$(date +%s)"
@@ -50,6 +58,10 @@ if [ -n "$pids" ]; then
   end ps $?
 fi
 end done 0
+kill "$watcher"
+}
+main
+exit 0
 """
 
 _INSTANCES = "$most nvidia-smi -L </dev/null 2>&1\nend instances $?"
@@ -59,7 +71,7 @@ _INSTANCES = "$most nvidia-smi -L </dev/null 2>&1\nend instances $?"
 _GUARD = r"""
 old=$(ps -u "$(id -u)" -o etimes= -o args= 2>/dev/null |
   awk '$1 > @SECONDS@ && index($0, "@QUERY_BEGINS@") { print $1; exit }')
-if [ -n "$old" ]; then printf '%s' "$old"; end stuck 0; end done 0; exit 0; fi
+if [ -n "$old" ]; then printf '%s' "$old"; end stuck 0; end done 0; kill "$watcher"; exit 0; fi
 """
 
 

@@ -77,7 +77,6 @@ def nvgpu_agent(report: Callable[[], tuple[int, bytes]]) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = report() if self.path == "/gpu_status" else (404, b"not here")
-            server.headers_seen.append(dict(self.headers))
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -88,8 +87,6 @@ def nvgpu_agent(report: Callable[[], tuple[int, bytes]]) -> Iterator[int]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    server.headers_seen = []  # type: ignore[attr-defined]
-    nvgpu_agent.server = server  # type: ignore[attr-defined]
     with _running(server):
         yield server.server_address[1]
 

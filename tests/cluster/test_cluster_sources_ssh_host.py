@@ -345,8 +345,7 @@ def test_a_connection_that_is_cut_in_the_middle_of_an_answer_is_a_failed_poll(ho
         for pid in host.sessions():
             kill(pid)
         error = await poll
-        for call in host.calls():
-            kill(int(call[0]))
+        await until(lambda: not any(is_running(int(call[0])) for call in host.calls()))
         return error
 
     error = host.run(work)

@@ -105,7 +105,7 @@ def value(body: bytes, asked: str) -> object:
             raise NoSuchMethod from fault
         raise Faulty(code, words) from fault
     except Exception as error:  # a foreign parser over foreign text: any type
-        raise Unexpected(_looks_like(body)) from error
+        raise Unexpected(looks_like(body)) from error
     if method is not None or len(values) != 1:
         raise Unexpected("an XML-RPC answer of something else")
     found: object = values[0]
@@ -123,17 +123,17 @@ def _is_html(body: bytes) -> bool:
     return start.startswith((b"<!doctype html", b"<html"))
 
 
-def _looks_like(body: bytes) -> str:
-    """Say in a few words what the body is."""
+def looks_like(body: bytes, wanted: str = "XML") -> str:
+    """Say in a few words what the body is, which could not be read as `wanted`."""
     if not body.strip():
         return "an empty answer"
     if _is_html(body):
         return _HTML
     if body.lstrip()[:1] in (b"{", b"["):
-        return "JSON"
+        return "JSON that can't be read" if wanted == "JSON" else "JSON"
     if b"<methodResponse>" in body[:256]:
         cut = b"</methodResponse>" not in body[-64:]
         return "an answer cut short" if cut else "XML-RPC that can't be read"
     if body.startswith(b"<?xml"):
         return "an XML document of another kind, or an answer cut short"
-    return "something that is not XML"
+    return f"something that is not {wanted}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.sources.base import Source
 from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.nvgpu import NvgpuSource
 from gpumon.cluster.sources.self_host import SelfSource
 from gpumon.cluster.sources.simulated import SimulatedSource
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
@@ -47,6 +48,8 @@ def make_source(
         from gpumon.cluster.sources.ssh.source import SshSource
 
         return SshSource(entry, logins)
+    if entry.source == "nvgpu":
+        return NvgpuSource(entry, connections)
     return XmlRpcSource(entry, connections)
 
 

@@ -86,18 +86,18 @@ def agent_fault(where: str, code: object, text: object) -> SourceError:
     )
 
 
-def timed_out(where: str, seconds: float, step: str) -> SourceError:
+def timed_out(where: str, seconds: float, step: str, who: str = "'gpumon agent'") -> SourceError:
     """Say that the deadline of `seconds` for a whole poll passed while at `step`."""
     return SourceError(
         "timed out",
-        f"timed out: no answer from {where} within {seconds:g} s, {_STEPS[step]}",
+        f"timed out: no answer from {where} within {seconds:g} s, {_STEPS[step].format(who=who)}",
     )
 
 
 _STEPS = {
     "name": "while looking up its name. Is its name server up?",
     "connecting": "while connecting. Is the host up, and no firewall in between?",
-    "waiting": "while waiting for its answer. Is 'gpumon agent' running on that host?",
+    "waiting": "while waiting for its answer. Is {who} running on that host?",
     "reading": "while reading its answer. Is the network slow, or rpc_timeout too short?",
 }
 """What a poll can be at, in order, and what is said when it got no further."""

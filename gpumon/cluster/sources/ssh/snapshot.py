@@ -224,11 +224,12 @@ def _add_owners(found: HostSnapshot, facts: dict[str, str], ps: Part | None) -> 
         for row in rows:
             row.note = processes.NOT_OURS
         return
-    known = {} if ps is None else processes.seen(ps.text)
-    if not known and (ps is None or ps.code > 1 or ps.code < 0):
-        words = "" if ps is None else clean(ps.text, 120)
-        found.errors.append(f"ps told no owners: {words or 'it printed nothing'}")
-    seen_at = None if ps is None else _epoch(_facts(ps.text).get("time", ""))
+    clock, _, rows_of_ps = ("" if ps is None else ps.text).partition("\n")
+    known = processes.seen(rows_of_ps)
+    if not known and (ps is None or ps.code not in (0, 1)):
+        words = clean(rows_of_ps, 120) or "it printed nothing"
+        found.errors.append(f"ps told no owners: {words}")
+    seen_at = _epoch(clock.removeprefix("time "))
     if found.time is None or seen_at is None:
         found.errors.append("the host's clock could not be read, so no start of a process is known")
         return

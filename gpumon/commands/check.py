@@ -97,6 +97,12 @@ def _lines(config: Config) -> Iterator[str]:
     yield (f"agent    {binds(config)[0][0]}, {scheme}, a sample every {agent.sample_interval:g} s")
     yield f"token    {config.token_file or 'none'}"
     yield f"tls      {_tls_words(config.tls)}"
+    if any(host.source == "ssh" for host in config.hosts):
+        ssh = config.ssh
+        yield (
+            f"ssh      user {ssh.user or 'as here'}, key {ssh.key_file or 'in ~/.ssh'}, "
+            f"known hosts {ssh.known_hosts or 'in ~/.ssh and /etc/ssh'}"
+        )
     yield f"polls    every {config.poll_interval:g} s, {config.rpc_timeout:g} s at most for a host"
     yield f"hosts    {len(config.hosts)}"
     shown = config.hosts[:HOSTS_TOLD]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from cluster_tools import a_gpu, a_snapshot, listening, until
 from ssh_host import SSHD, USER, SshHost, a_process_row, a_row, is_running, kill
 
+from gpumon.cli import main
 from gpumon.cluster.sources.build import open_logins
 from gpumon.cluster.sources.ssh import connection
 from gpumon.cluster.sources.ssh.login import Logins
@@ -271,8 +273,13 @@ def test_an_endless_list_of_processes_is_cut_on_the_host(host):
 # Nothing hangs, nothing stays behind
 
 
+@pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize("part", [{"hang": True}, {"drip": True}])
-def test_an_nvidia_smi_that_never_ends_is_killed_at_the_deadline(host, part):
+def test_an_nvidia_smi_that_never_ends_is_killed_at_the_deadline(host, part, shell):
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    (host.bin / "sh").symlink_to(program)
     host.says(part)
 
     async def work(source):
@@ -500,6 +507,27 @@ def test_files_that_can_not_be_used_keep_the_server_from_starting(host, tmp_path
     assert "can't be read" in setup_failure(host, key_file=tmp_path)
     (tmp_path / "odd").write_bytes(b"\xff\xfe")
     assert "is no file of host keys" in setup_failure(host, known_hosts=tmp_path / "odd")
+
+
+def test_check_says_what_is_used_and_that_the_key_can_not_be_read(host, capsys):
+    path = host.folder / "config.yml"
+    text = f"ssh: {{key_file: KEY, known_hosts: known_hosts}}\nhosts: ['{host.entry().address}']\n"
+    for key, code in (("client", 0), ("no", 2)):
+        path.write_text(text.replace("KEY", key))
+        assert main(["check", "--config", str(path)]) == code
+    told = capsys.readouterr()
+    assert f"key {host.folder}/client, known hosts {host.folder}/known_hosts" in told.out
+    assert f"ssh.key_file: {host.folder}/no does not exist" in told.err
+
+
+def test_a_known_hosts_that_was_broken_meanwhile_is_named(host):
+    async def work(source):
+        host.known_hosts.write_bytes(b"\xff\xfe")
+        return await failure(source)
+
+    error = host.run(work)
+    assert error.kind == "failed"
+    assert f"{host.known_hosts} can't be read" in str(error)
 
 
 def test_a_key_that_others_can_read_is_told(host, caplog):

@@ -235,6 +235,20 @@ def test_a_list_beyond_reason_is_unknown():
     assert listed(f"{PROCESS_HEADER}\n" + "x" * 100).error is not None
 
 
+def test_more_gpus_than_a_host_can_have_are_not_all_read():
+    lines = "\n".join([SHORT] + [f"{n}, GPU-{n}, x, 1, 1, 1" for n in range(20_000)])
+    assert len(read(lines).gpus) == 65, "one more than is accepted"
+
+
+def test_an_output_beyond_its_limit_is_refused_and_costs_no_more_than_its_limit():
+    mark = new_mark()
+    text = f"{mark} begin 0\n" + "\n" * 2_000_000 + f"{mark} done 0\n"
+    with pytest.raises(CutShort, match="begin"):
+        taken_apart(text.encode(), mark)
+    found = read(a_line() + "\nwords" * 100_000)
+    assert len(found.errors[0]) < 200
+
+
 # Owners
 
 

@@ -38,6 +38,10 @@ class Cut(Exception):
     """The connection ended in the middle of an answer."""
 
 
+class Unusable(Exception):
+    """What the server needs for a connection can't be used. `str()` says what and why."""
+
+
 class HostKeyRefused(Exception):
     """The host's key is not the one that is known. `known`: another one is."""
 
@@ -111,8 +115,8 @@ class Connection:
     async def run(self, command: str, text: str) -> Output:
         """Return what `command` prints, with `text` as its stdin.
 
-        A connection that was kept and is dead is replaced once. Raises HostKeyRefused, TooLong,
-        Cut, asyncssh.Error or OSError; after those, and when cancelled, the connection is dropped.
+        A connection that was kept and is dead is replaced once. Raises HostKeyRefused, Unusable,
+        TooLong, Cut, asyncssh.Error or OSError; after that, or cancelled, the connection is dropped.
         The command's stdin stays open until then: a command that should not outlive it has to look.
         """
         kept = self._open is not None
@@ -143,7 +147,10 @@ class Connection:
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         entry, logins = self._entry, self._logins
-        known_hosts = logins.known_hosts.keys()
+        try:
+            known_hosts = logins.known_hosts.keys()
+        except (OSError, ValueError) as error:
+            raise Unusable(f"{logins.known_hosts} can't be read: {error}") from error
         self.step = "name"
         found = await logins.resolver.resolve(entry.host, entry.port)
         self.step = "connecting"
@@ -180,6 +187,8 @@ class Connection:
         except asyncssh.HostKeyNotVerifiable as error:
             known = any_key_of(known_hosts, entry, address)
             raise HostKeyRefused(known, client.fingerprint) from error
+        except ValueError as error:  # of asyncssh, on its options
+            raise Unusable(str(error)) from error
         except BaseException:
             wire.close()
             raise
@@ -195,7 +204,8 @@ class Connection:
         connection = self._open
         self.drop()
         if connection is not None:
-            await asyncio.wait_for(connection.wait_closed(), 1.0)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), 1.0)
 
 
 def _address(row: object) -> tuple[str, int] | tuple[str, int, int, int]:

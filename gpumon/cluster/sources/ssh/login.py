@@ -34,7 +34,7 @@ class KnownHosts:
 
     def keys(self) -> asyncssh.SSHKnownHosts:
         """Return the keys as of now. Raises OSError or ValueError where a file can't be used."""
-        found = [(path, path.stat()) for path in self.paths if path.exists()]
+        found = [(path, path.stat()) for path in self.paths if os.path.exists(path)]
         stamp = [(path, status.st_mtime_ns, status.st_size) for path, status in found]
         if stamp != self._stamp:
             text = "\n".join(path.read_text(encoding="utf-8") for path, _ in found)
@@ -92,7 +92,7 @@ def _private_keys(ssh: SshConfig) -> list[asyncssh.SSHKey]:
         return [_private_key(ssh.key_file)]
     home = _home()
     usual = [] if home is None else [home / ".ssh" / name for name in _USUAL_KEYS]
-    keys = [_private_key(path) for path in usual if path.exists()]
+    keys = [_private_key(path) for path in usual if os.path.exists(path)]
     if not keys:
         looked = ", ".join(map(str, usual)) or "no home of the user that runs gpumon"
         raise SetupError(

@@ -75,6 +75,7 @@ def listed(text: str) -> Listed:
 
 def _sorted(table: Table) -> Listed:
     found = Listed()
+    known: set[tuple[str, int]] = set()
     for row in table.rows:
         uuid = row.get("gpu_uuid", "")
         if not uuid.startswith(("GPU-", "MIG-")):
@@ -85,10 +86,11 @@ def _sorted(table: Table) -> Listed:
             found.unreadable[uuid] = f"nvidia-smi tells no pids ({why_not(row.get('pid', ''))})"
             continue
         processes = found.by_uuid.setdefault(uuid, [])
-        if all(known.pid != pid for known in processes):
-            processes.append(_process(int(pid), row))
-        if len(processes) > MOST_PROCESSES:
+        if len(processes) >= MOST_PROCESSES:
             found.unreadable[uuid] = f"more than {MOST_PROCESSES} processes"
+        elif (uuid, int(pid)) not in known:
+            known.add((uuid, int(pid)))
+            processes.append(_process(int(pid), row))
     return found
 
 

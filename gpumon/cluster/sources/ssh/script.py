@@ -16,18 +16,21 @@ COMMAND = "sh -s"
 QUERY_BEGINS = "nvidia-smi --query-gpu=index,uuid,"
 """How a query of ours is told from other people's nvidia-smi."""
 
+MOST_BYTES = 1024 * 1024
+"""Of the whole output: 16 GPUs full of processes need a third of it."""
 MOST_PIDS = 4096
-MOST_LIST_BYTES = 1024 * 1024
+MOST_LIST_BYTES = 512 * 1024
 """Of the list of processes, which the host keeps in memory for a moment."""
 
 # Whatever runs here ends with the connection: stdin stays open, and when it closes, the watcher
 # kills the process group, itself with it. (Signals over SSH reach no login of root's and no old
 # sshd.) `timeout` is for a connection that ends without sshd's noticing; without --foreground it
-# would leave the group. All is one function, so that it is read as a whole before it runs.
+# would leave the group. All is one function and one line, so that a shell that reads no further
+# than it must has read everything before the watcher reads.
 _SCRIPT = r"""
 main() {
 exec 3<&0
-{ read -r gone <&3; kill -KILL 0; } >/dev/null 2>&1 &
+{ while read -r more <&3; do :; done; kill -KILL 0; } >/dev/null 2>&1 &
 watcher=$!
 LC_ALL=C; export LC_ALL
 PATH="$PATH:/usr/bin:/bin:/usr/local/bin:/usr/lib/wsl/lib:/run/current-system/sw/bin"; export PATH
@@ -60,8 +63,7 @@ fi
 end done 0
 kill "$watcher"
 }
-main
-exit 0
+main; exit 0
 """
 
 _INSTANCES = "$most nvidia-smi -L </dev/null 2>&1\nend instances $?"
@@ -116,12 +118,12 @@ def script(
 def taken_apart(output: bytes, mark: str) -> dict[str, Part]:
     """Return the parts of the output by name; what stands before the first mark is dropped.
 
-    Raises CutShort where the last part is missing.
+    Raises CutShort where the last part is missing, or it is longer than MOST_BYTES.
     """
     parts: dict[str, Part] = {}
     lines: list[str] = []
     last = ""
-    for line in output.decode("utf-8", errors="replace").split("\n"):
+    for line in output[:MOST_BYTES].decode("utf-8", errors="replace").split("\n"):
         if not line.startswith(mark + " "):
             lines.append(line)
             continue

@@ -9,7 +9,7 @@ from gpumon.cluster.sources.ssh import columns, processes
 from gpumon.cluster.sources.ssh.processes import Listed
 from gpumon.cluster.sources.ssh.script import Part
 from gpumon.cluster.sources.ssh.table import Table, number, read_table
-from gpumon.cluster.sources.trust import LATEST_EPOCH
+from gpumon.cluster.sources.trust import LATEST_EPOCH, MOST_GPUS
 from gpumon.model import Gpu, HostInfo, HostSnapshot, MigInstance, Process
 from gpumon.text import clean
 
@@ -42,7 +42,7 @@ def snapshot(parts: dict[str, Part]) -> HostSnapshot:
         host=_host(facts),
     )
     part = parts["gpus"]
-    table = read_table(part.text, columns.NAMES, "name")
+    table = read_table(part.text, columns.NAMES, "name", MOST_GPUS)
     found.driver_version = next(
         (clean(row["driver_version"], 40) for row in table.rows if row.get("driver_version")), None
     )

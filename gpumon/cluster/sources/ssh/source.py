@@ -16,6 +16,7 @@ from gpumon.cluster.sources.ssh.connection import (
     HostKeyRefused,
     Output,
     TooLong,
+    Unusable,
 )
 from gpumon.cluster.sources.ssh.login import Logins
 from gpumon.cluster.sources.ssh.script import (
@@ -59,7 +60,7 @@ class SshSource:
             raise failures.host_key(self._entry, error, self._logins.known_hosts) from error
         except asyncssh.PermissionDenied as error:
             raise failures.refused_login(self._where, self._user) from error
-        except (asyncssh.Error, OSError, TooLong, Cut, ValueError) as error:
+        except (asyncssh.Error, OSError, TooLong, Cut, Unusable) as error:
             raise failures.way_failed(error, self._where) from error
         self._ended_well = True
         return reading
@@ -98,6 +99,7 @@ class SshSource:
         except CutShort as error:
             last = str(error)
             found = f"an output that ends after the part {last!r}" if last else "no output of ours"
+            found += "" if output.code is None else f" (exit code {output.code})"
             raise failures.not_understood(self._where, found, output.err or output.out) from error
         if "stuck" in parts:
             raise failures.stuck(self._where, parts["stuck"].text)

@@ -15,6 +15,10 @@ _WORDS = {
     "not supported": "not supported",
     "insufficient permissions": "hidden from this login (insufficient permissions)",
 }
+MOST_ROWS = 16384
+MOST_LINES = 8
+"""More words of nvidia-smi than these are not kept."""
+
 _NO_PROCESSES = "no running processes found"
 
 
@@ -30,11 +34,12 @@ class Table(msgspec.Struct, kw_only=True):
     """It says in words that no process runs."""
 
 
-def read_table(text: str, known: frozenset[str], free_text: str) -> Table:
+def read_table(text: str, known: frozenset[str], free_text: str, most: int = MOST_ROWS) -> Table:
     """Take CSV apart.
 
     The header is the first line that holds more of `known` names than other words. `free_text`
-    names the column that may hold commas itself: others write what stands there.
+    names the column that may hold commas itself: others write what stands there. Reading ends with
+    the first row beyond `most`.
     """
     table = Table()
     for line in text.split("\n"):
@@ -51,9 +56,12 @@ def read_table(text: str, known: frozenset[str], free_text: str) -> Table:
                 continue
         row = _row(line, table.header, free_text)
         if row is None:
-            table.lines.append(clean(line, 200))
-        else:
-            table.rows.append(row)
+            if len(table.lines) < MOST_LINES:
+                table.lines.append(clean(line, 200))
+            continue
+        table.rows.append(row)
+        if len(table.rows) > most:
+            break
     return table
 
 

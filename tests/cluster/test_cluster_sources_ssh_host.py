@@ -399,6 +399,24 @@ def test_a_changed_host_key_is_told_apart(host):
     assert "somebody stands in between" in str(error)
 
 
+def test_a_key_that_is_known_for_the_address_is_not_one_for_the_name(host):
+    async def work():
+        entry = host.entry(host="localhost", address=f"ssh://localhost:{host.port}")
+        logins = Logins(host.config())
+        source = SshSource(entry, logins)
+        try:
+            with pytest.raises(SourceError, match="no key of ssh://localhost"):
+                await source.poll()
+            public = host.known_hosts.read_text().replace("127.0.0.1", "localhost")
+            host.known_hosts.write_text(public)
+            return await source.poll()
+        finally:
+            await source.close()
+            await logins.close()
+
+    assert asyncio.run(asyncio.wait_for(work(), 20)).summary.gpu_count == 1
+
+
 def test_a_corrected_known_hosts_is_noticed_without_a_restart(host):
     host.known_hosts.write_text("")
 

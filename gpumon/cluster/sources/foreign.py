@@ -36,6 +36,12 @@ _NEVER_UNKNOWN = frozenset(
 )
 """Fields whose None says something else, or is explained elsewhere."""
 
+_CAN_BE_UNKNOWN = [
+    field.name
+    for field in msgspec.structs.fields(Gpu)
+    if field.default is None and field.name not in _NEVER_UNKNOWN
+]
+
 
 def put(
     gpu: Gpu, field: str, value: Any, low: float, high: float, kind: Callable[[float], Any] = int
@@ -56,10 +62,9 @@ def put(
 
 def explain(gpu: Gpu, reason: str) -> None:
     """Give every field that is None and has no reason yet the same one."""
-    for field in msgspec.structs.fields(gpu):
-        can_be_unknown = field.default is None and field.name not in _NEVER_UNKNOWN
-        if can_be_unknown and getattr(gpu, field.name) is None:
-            gpu.unknown.setdefault(field.name, reason)
+    for field in _CAN_BE_UNKNOWN:
+        if getattr(gpu, field) is None:
+            gpu.unknown.setdefault(field, reason)
 
 
 def as_pid(value: Any) -> int | None:

@@ -155,7 +155,7 @@ def _process(told: Any, now: float) -> Process | None:
     pid = as_pid(told.get("pid"))
     if pid is None:
         return None
-    process = Process(pid=pid, kinds=["compute"], note=f"uid: {NOT_TOLD}")
+    process = Process(pid=pid, kinds=["compute"])
     memory = told.get("used_memory")
     # 0 stands for "the driver does not tell": no process on a GPU holds nothing.
     if isinstance(memory, (int, float)) and not isinstance(memory, bool) and 0 < memory < MOST_MIB:

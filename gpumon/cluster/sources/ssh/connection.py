@@ -11,7 +11,7 @@ import aiohappyeyeballs
 import asyncssh
 import msgspec
 
-from gpumon.cluster.sources.ssh.login import Logins, any_key_of
+from gpumon.cluster.sources.ssh.login import Logins
 from gpumon.config import HostEntry
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -116,7 +116,7 @@ class Connection:
         """Return what `command` prints, with `text` as its stdin.
 
         A connection that was kept and is dead is replaced once. Raises HostKeyRefused, Unusable,
-        TooLong, Cut, asyncssh.Error or OSError; after that, or cancelled, the connection is dropped.
+        TooLong, Cut, asyncssh.Error or OSError; after that, or cut off, the connection is dropped.
         The command's stdin stays open until then: a command that should not outlive it has to look.
         """
         kept = self._open is not None
@@ -148,7 +148,7 @@ class Connection:
     async def _connect(self) -> asyncssh.SSHClientConnection:
         entry, logins = self._entry, self._logins
         try:
-            known_hosts = logins.known_hosts.keys()
+            trusted = logins.known_hosts.of(entry)
         except (OSError, ValueError) as error:
             raise Unusable(f"{logins.known_hosts} can't be read: {error}") from error
         self.step = "name"
@@ -160,7 +160,6 @@ class Connection:
         )
         self.step = "logging in"
         client = _Client()
-        address = wire.getpeername()[0]
         try:
             return await asyncssh.connect(
                 entry.host,
@@ -170,7 +169,7 @@ class Connection:
                 config=None,
                 username=self._user,
                 client_keys=logins.keys,
-                known_hosts=known_hosts,
+                known_hosts=trusted,
                 x509_trusted_certs=None,
                 preferred_auth="publickey",
                 password_auth=False,
@@ -185,9 +184,9 @@ class Connection:
                 keepalive_count_max=KEEPALIVE_COUNT,
             )
         except asyncssh.HostKeyNotVerifiable as error:
-            known = any_key_of(known_hosts, entry, address)
-            raise HostKeyRefused(known, client.fingerprint) from error
+            raise HostKeyRefused(any(trusted[:2]), client.fingerprint) from error
         except ValueError as error:  # of asyncssh, on its options
+            wire.close()
             raise Unusable(str(error)) from error
         except BaseException:
             wire.close()

@@ -9,8 +9,9 @@ import logging
 import os
 import pwd
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 
@@ -41,6 +42,14 @@ class KnownHosts:
             self._keys = asyncssh.import_known_hosts(text)
             self._stamp = stamp
         return self._keys
+
+    def of(self, entry: HostEntry) -> Sequence[Any]:
+        """Return the keys of one host: lists of trusted keys, of authorities, of revoked keys, ...
+
+        By its name alone, as in `hosts`: whoever turns the name to the address of another known
+        host gains nothing. Raises what `keys` raises.
+        """
+        return self.keys().match(entry.host, "", None if entry.port == 22 else entry.port)
 
     def __str__(self) -> str:
         return " and ".join(str(path) for path in self.paths)
@@ -161,10 +170,3 @@ def _known_hosts(ssh: SshConfig) -> KnownHosts:
             f"ssh.known_hosts: {ssh.known_hosts} is no file of host keys ({error})"
         ) from error
     return known
-
-
-def any_key_of(keys: asyncssh.SSHKnownHosts, entry: HostEntry, address: str) -> bool:
-    """Return whether the file holds any key of the host, be it another one."""
-    port = None if entry.port == 22 else entry.port
-    found: Iterable[object] = keys.match(entry.host, address, port)[:2]
-    return any(found)

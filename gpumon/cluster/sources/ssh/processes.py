@@ -17,7 +17,6 @@ from gpumon.text import clean
 
 COLUMNS = frozenset({"gpu_uuid", "pid", "used_memory", "used_gpu_memory", "process_name", "name"})
 
-NOT_LISTED = "its list of processes could not be read"
 GONE = "ps does not show it: it ended, or is hidden from this login (hidepid)"
 YOUNGER = "began after the list was made, so it may be another process of this number"
 NOT_OURS = "owner not visible from this container"

@@ -118,7 +118,7 @@ def script(
 def taken_apart(output: bytes, mark: str) -> dict[str, Part]:
     """Return the parts of the output by name; what stands before the first mark is dropped.
 
-    Raises CutShort where the last part is missing, or it is longer than MOST_BYTES.
+    Raises CutShort where the last part is missing from its first MOST_BYTES.
     """
     parts: dict[str, Part] = {}
     lines: list[str] = []

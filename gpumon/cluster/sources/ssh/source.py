@@ -21,6 +21,7 @@ from gpumon.cluster.sources.ssh.connection import (
 from gpumon.cluster.sources.ssh.login import Logins
 from gpumon.cluster.sources.ssh.script import (
     COMMAND,
+    MOST_BYTES,
     CutShort,
     Part,
     new_mark,
@@ -94,6 +95,9 @@ class SshSource:
         raise failures.not_understood(self._where, "an nvidia-smi that refuses every column", b"")
 
     def _parts(self, output: Output, mark: str) -> dict[str, Part]:
+        if len(output.out) > MOST_BYTES:
+            found = f"an output of more than {MOST_BYTES // 2**20} MiB"
+            raise failures.not_understood(self._where, found, output.err)
         try:
             parts = taken_apart(output.out, mark)
         except CutShort as error:

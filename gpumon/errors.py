@@ -64,6 +64,8 @@ class SourceError(GpumonError):
         "tls",
         "silent",
         "loop",
+        "host key",
+        "login refused",
         "failed",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpumon.collect import memory, nvml, nvml_processes
+from gpumon.collect.clock_events import reason_words
 from gpumon.collect.health.conditions import RECOVERY_ACTIONS
 from gpumon.collect.memory import LARGEST_BYTES, mib
 from gpumon.collect.mig import MigReader
@@ -14,19 +15,6 @@ from gpumon.collect.questions import FOREVER, MINUTE, Questions, Sheet
 from gpumon.model import Gpu
 
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
-_CLOCK_EVENT_REASONS = (
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "display_clock_setting",
-)
-"""The names of the bits, lowest first."""
-
 _MOST_MILLIWATTS = 10_000_000
 _MOST_MHZ = 20_000
 _MOST_ERRORS = 2**53
@@ -146,7 +134,7 @@ class GpuReader:
         sheet.put("fan_speed_percent", ask("nvmlDeviceGetFanSpeed"), 0, 200)
         sheet.put("performance_state", ask("nvmlDeviceGetPerformanceState"), 0, 15)
         reasons = self._questions.ask("clock reasons", _clock_reasons, self._handle)
-        sheet.put("clock_event_reasons", reasons, 0, 2**64 - 1, _reason_words)
+        sheet.put("clock_event_reasons", reasons, 0, 2**64 - 1, reason_words)
 
     def _ecc(self, sheet: Sheet) -> None:
         ecc_mode = _first(self._ask("nvmlDeviceGetEccMode", keep=MINUTE))
@@ -255,9 +243,3 @@ def _temperature(handle: object) -> Any:
 def _clock_reasons(handle: object) -> Any:
     names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
     return nvml.call_first(names, handle)
-
-
-def _reason_words(bits: int) -> list[str]:
-    words = [word for bit, word in enumerate(_CLOCK_EVENT_REASONS) if bits >> bit & 1]
-    rest = bits >> len(_CLOCK_EVENT_REASONS) << len(_CLOCK_EVENT_REASONS)
-    return [*words, f"other_{rest:#x}"] if rest else words

@@ -60,7 +60,7 @@ def examine(path: str | None, *, environ: Mapping[str, str] = os.environ) -> Rep
     faults: list[str] = []
     with _log_lines() as warnings:
         # What the daemons would say at their start, in the same words.
-        for attempt in (_token_fault, _push_fault, _tls_fault):
+        for attempt in (_token_fault, _push_fault, _tls_fault, _ssh_fault):
             fault = attempt(config)
             if fault is not None:
                 faults.append(fault)
@@ -99,6 +99,12 @@ def _lines(config: Config) -> Iterator[str]:
     yield (f"agent    {binds(config)[0][0]}, {scheme}, a sample every {agent.sample_interval:g} s")
     yield f"token    {config.token_file or 'none'}"
     yield f"tls      {_tls_words(config.tls)}"
+    if any(host.source == "ssh" for host in config.hosts):
+        ssh = config.ssh
+        yield (
+            f"ssh      user {ssh.user or 'as here'}, key {ssh.key_file or 'in ~/.ssh'}, "
+            f"known hosts {ssh.known_hosts or 'in ~/.ssh and /etc/ssh'}"
+        )
     yield f"polls    every {config.poll_interval:g} s, {config.rpc_timeout:g} s at most for a host"
     yield f"hosts    {len(config.hosts)}"
     shown = config.hosts[:HOSTS_TOLD]
@@ -153,6 +159,28 @@ def _tls_fault(config: Config) -> str | None:
         reason = getattr(error, "reason", None) or error.strerror or str(error)
         words = reason.replace("_", " ").lower()
         return f"tls.ca: {config.tls.ca} can't be used ({words}); it must be a file in PEM"
+    return None
+
+
+def _ssh_fault(config: Config) -> str | None:
+    if not any(host.source == "ssh" for host in config.hosts):
+        return None
+    try:
+        from gpumon.cluster.sources.build import open_logins
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("gpumon"):
+            raise
+        return (
+            f"hosts: ssh:// entries need the library {error.name}, which is not installed. "
+            "Install it with: pip install 'gpumon-cluster[server,ssh]'"
+        )
+    try:
+        logins = open_logins(config)
+        for host in config.hosts:
+            if logins is not None and host.source == "ssh":
+                logins.user(host)
+    except StartError as error:
+        return str(error)
     return None
 
 

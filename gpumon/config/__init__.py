@@ -20,8 +20,18 @@ from gpumon.config.types import (
     HostEntry,
     Limits,
     OwnerRule,
+    SshConfig,
     TlsConfig,
     WebConfig,
 )
 
-__all__ = ["AgentConfig", "Config", "HostEntry", "Limits", "OwnerRule", "TlsConfig", "WebConfig"]
+__all__ = [
+    "AgentConfig",
+    "Config",
+    "HostEntry",
+    "Limits",
+    "OwnerRule",
+    "SshConfig",
+    "TlsConfig",
+    "WebConfig",
+]

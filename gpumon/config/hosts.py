@@ -177,11 +177,11 @@ def _entry(draft: _Draft, name: str) -> HostEntry:
     target = draft.target
     if target.is_self:
         return msgspec.structs.replace(SELF, name=name, labels=draft.labels, drained=draft.drained)
-    plain = target.source == "xmlrpc" and target.tls
     return HostEntry(
         name=name,
         source=target.source,
-        address=f"https://{target.network_address}" if plain else _address(target),
+        address=target.shown_address,
+        user=target.user,
         host=target.host,
         port=target.port,
         tls=target.tls,
@@ -193,9 +193,4 @@ def _entry(draft: _Draft, name: str) -> HostEntry:
 
 def _address(target: Target) -> str:
     """Return what makes an entry the same as another one; of an agent without its scheme."""
-    if target.source == "pushed":
-        return f"push://{target.host}"
-    if target.source == "gpumon":
-        scheme = "gpumon+https" if target.tls else "gpumon+http"
-        return f"{scheme}://{target.network_address}{target.path}"
-    return target.network_address
+    return target.network_address if target.source == "xmlrpc" else target.shown_address

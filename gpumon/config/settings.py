@@ -19,6 +19,7 @@ from gpumon.config.kinds import (
     UrlPrefix,
     YesNo,
 )
+from gpumon.config.logins import LoginName
 from gpumon.config.rules import OwnerRuleKind
 from gpumon.config.types import Config
 
@@ -86,6 +87,21 @@ _ALL = (
         name="tls.ca",
         kind=FilePath(),
         help="Authority that certificates of the other side are verified with, PEM.",
+    ),
+    Setting(
+        name="ssh.user",
+        kind=LoginName(),
+        help="Login name on hosts asked by SSH whose entry names none.",
+    ),
+    Setting(
+        name="ssh.key_file",
+        kind=FilePath(),
+        help="Private key to log in with, no passphrase.",
+    ),
+    Setting(
+        name="ssh.known_hosts",
+        kind=FilePath(),
+        help="Keys of the hosts, as ssh-keyscan prints them; no other key is accepted.",
     ),
     Setting(
         name="agent.bind",

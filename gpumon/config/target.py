@@ -10,13 +10,24 @@ from urllib.parse import urlsplit
 from gpumon.config.document import Scalar
 from gpumon.config.faults import Refused, quote
 from gpumon.config.kinds import MachineName, ServerUrl
+from gpumon.config.logins import LoginName
 from gpumon.config.settings import PORT
+
+Source = Literal["xmlrpc", "ssh", "nvgpu", "self", "pushed", "gpumon"]
 
 EXPECTED = "a host such as host1, host1:9043, [::1]:8043, https://host1 or self"
 
-_LATER = ("ssh", "nvgpu+http", "nvgpu+https")
 _SERVERS = ("gpumon+http", "gpumon+https")
 _SERVER_PORTS = {"gpumon+http": 8042, "gpumon+https": 443}
+SSH_PORT = 22
+NVGPU_PORT = 1080
+_OTHER_KINDS: dict[str, tuple[Source, int, bool]] = {
+    "ssh": ("ssh", SSH_PORT, False),
+    "nvgpu": ("nvgpu", NVGPU_PORT, False),
+    "nvgpu+http": ("nvgpu", NVGPU_PORT, False),
+    "nvgpu+https": ("nvgpu", NVGPU_PORT, True),
+}
+"""Scheme -> what asks the host, its port where none is written, whether by https."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
@@ -33,9 +44,11 @@ class Target(NamedTuple):
     tls: bool
     own_port: bool
     """Whether the entry names a port."""
-    source: Literal["xmlrpc", "self", "pushed", "gpumon"] = "xmlrpc"
+    source: Source = "xmlrpc"
     path: str = ""
     """Of another gpumon server: where its page lies."""
+    user: str | None = None
+    """Login name, where the entry has one."""
 
     @property
     def is_self(self) -> bool:
@@ -46,6 +59,20 @@ class Target(NamedTuple):
         """The host with its port, IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def shown_address(self) -> str:
+        """The same as a person would write it: with its scheme, without a user."""
+        if self.source == "pushed":
+            return f"push://{self.host}"
+        secure = "s" if self.tls else ""
+        scheme = {
+            "xmlrpc": "https://" if self.tls else "",
+            "ssh": "ssh://",
+            "nvgpu": f"nvgpu+http{secure}://",
+            "gpumon": f"gpumon+http{secure}://",
+        }[self.source]
+        return f"{scheme}{self.network_address}{self.path}"
+
 
 def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     """Take an entry apart. Raises Refused."""
@@ -55,14 +82,12 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     match = _SCHEME.match(text)
     if match:
         scheme, rest = match[1].lower(), match[2]
-        if scheme in _LATER:
-            raise Refused(
-                quote(text), f"{scheme}:// entries are not in this version of gpumon yet."
-            )
         if scheme == "push":
             return _pushed(rest)
         if scheme in _SERVERS:
             return _server(scheme, rest)
+        if scheme in _OTHER_KINDS:
+            return _other_kind(scheme, rest, text)
         if scheme not in ("http", "https"):
             raise Refused(quote(text), "Write http:// or https://, or neither.")
         tls = scheme == "https"
@@ -98,6 +123,33 @@ def _server(scheme: str, rest: str) -> Target:
     port = _SERVER_PORTS[scheme] if parts.port is None else parts.port
     typed = host = _connectable(parts.hostname or "", rest)
     return Target(typed, host, port, tls, parts.port is not None, "gpumon", parts.path)
+def _other_kind(scheme: str, rest: str, text: str) -> Target:
+    """Take an entry apart that is no agent of gpumon's. Raises Refused."""
+    source, usual_port, tls = _OTHER_KINDS[scheme]
+    user, at, rest = rest.rpartition("@")
+    if at and source != "ssh":
+        raise Refused(quote(text), "No user or password stands here: nvgpu's agents have none.")
+    if ":" in user:
+        raise Refused(quote(text), "No password stands here: the server logs in by ssh.key_file.")
+    if at:
+        try:
+            user = LoginName().read(Scalar(0, user))
+        except Refused:
+            raise Refused(quote(text), "Before the @ stands a login name.") from None
+    rest = rest.rstrip("/")
+    if "/" in rest:
+        raise Refused(quote(text), "Only host and port may stand here, no path.")
+    typed, port = _split(rest, text)
+    typed = typed.removesuffix(".")
+    return Target(
+        typed,
+        _connectable(typed, text),
+        usual_port if port is None else _port(port, usual_port),
+        tls,
+        port is not None,
+        source,
+        user=user or None,
+    )
 
 
 def _split(rest: str, text: str) -> tuple[str, str | None]:

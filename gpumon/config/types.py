@@ -13,7 +13,7 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
 
     name: str
     """What the faces call it; the key of the host, unique."""
-    source: Literal["xmlrpc", "self", "simulated", "pushed", "gpumon"]
+    source: Literal["xmlrpc", "ssh", "nvgpu", "self", "simulated", "pushed", "gpumon"]
     address: str = ""
     """As a person would write it: "host1:8043", "https://host3:8043", "self"; shown on the page."""
     host: str = ""
@@ -23,6 +23,8 @@ class HostEntry(msgspec.Struct, kw_only=True, frozen=True):
     """Whether it is reached by https."""
     path: str = ""
     """Of another gpumon server: where its page lies, "" or "/gpus"."""
+    user: str | None = None
+    """Login name, for a host that is reached by SSH; None: the one of the section `ssh`."""
     labels: dict[str, str] = {}
     drained: bool = False
 
@@ -33,6 +35,17 @@ class TlsConfig(msgspec.Struct, kw_only=True, frozen=True):
     cert: Path | None = None
     key: Path | None = None
     ca: Path | None = None
+
+
+class SshConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """How the server logs in to hosts that it asks by SSH."""
+
+    user: str | None = None
+    """Login name on hosts whose entry has none; None: the name of the user who runs gpumon."""
+    key_file: Path | None = None
+    """Private key without a passphrase; None: those in ~/.ssh of the user who runs gpumon."""
+    known_hosts: Path | None = None
+    """The keys of the hosts; None: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts."""
 
 
 class OwnerRule(msgspec.Struct, kw_only=True, frozen=True):
@@ -109,6 +122,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     poll_interval: float = 5.0
     token_file: Path | None = None
     tls: TlsConfig | None = None
+    ssh: SshConfig = SshConfig()
     agent: AgentConfig = AgentConfig()
     web: WebConfig = WebConfig()
     limits: Limits = Limits()

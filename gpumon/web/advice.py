@@ -13,6 +13,8 @@ _HOST: dict[str, str] = {
     "wrong token": "Give agent and server the same token",
     "version too old": "Update the agent on the host",
     "tls": "Look at the certificates of host and server",
+    "host key": "Compare the host's key, then correct known_hosts on the server",
+    "login refused": "Put the server's public key into authorized_keys on the host",
     "no library": "Install NVIDIA's driver on the host",
     "no driver": "On the host: nvidia-smi, dmesg",
     "version mismatch": "Reboot the host: its driver was upgraded",

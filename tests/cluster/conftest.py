@@ -7,3 +7,5 @@ from pathlib import Path
 
 # The certificates that the HTTP tests make on the spot serve here too.
 sys.path.append(str(Path(__file__).parents[1] / "http"))
+# So does the browser of the web tests.
+sys.path.append(str(Path(__file__).parents[1] / "web"))

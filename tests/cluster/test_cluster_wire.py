@@ -223,11 +223,17 @@ def test_a_schema_that_can_not_be_read_says_who_has_to_update(schema, to_update)
     assert str(error).endswith(f"Update gpumon on {to_update}")
 
 
-def test_an_agent_of_gpumonitor_is_told_apart():
-    fault = xmlrpc.client.Fault(1, "<class 'Exception'>:method \"poll\" is not supported")
-    error = failure_of(saying(http(xmlrpc.client.dumps(fault).encode())))
+def test_an_xml_rpc_server_that_is_no_agent_is_told_apart():
+    async def behave(reader, writer):
+        while True:
+            _, body = await read_request(reader)
+            method = xmlrpc.client.loads(body)[1]
+            words = f"<class 'Exception'>:method \"{method}\" is not supported"
+            writer.write(http(xmlrpc.client.dumps(xmlrpc.client.Fault(1, words)).encode()))
+
+    error = failure_of(behave)
     assert error.kind == "version too old"
-    assert "no method poll()" in str(error)
+    assert "neither the method poll()" in str(error)
 
 
 def test_a_fault_of_the_agent_is_shown_clean_and_short():

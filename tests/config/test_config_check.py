@@ -249,6 +249,7 @@ def test_the_json_form_holds_the_same_for_programs(
             "port": 8043,
             "tls": True,
             "path": "",
+            "user": None,
             "labels": {},
             "drained": False,
         }

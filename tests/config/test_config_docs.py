@@ -89,7 +89,7 @@ def test_every_key_of_a_host_stands_in_the_docs() -> None:
 def test_the_forms_of_a_host_in_the_docs_are_taken(tmp_path: Path) -> None:
     table = DOCS.split("| entry | meaning |")[1].split("\n\n")[0]
     forms = re.findall(r"`([^`]+)`", "\n".join(row.split("|")[1] for row in table.splitlines()[2:]))
-    assert len(forms) == 15
+    assert len(forms) == 19
     for form in forms:
         path = tmp_path / "config.yml"
         path.write_text(f"hosts:\n  - {form if form.startswith('{') else repr(form)}\n")

@@ -47,6 +47,39 @@ def test_a_host_is_taken_as_people_write_it(entry: str, long: bool, tmp_path: Pa
     assert host.source == "xmlrpc"
 
 
+OTHER_KINDS = {
+    "ssh://host4": ("host4", "ssh", "ssh://host4:22", "host4", 22, None),
+    "SSH://gpu_monitor@Host4.": ("Host4", "ssh", "ssh://host4:22", "host4", 22, "gpu_monitor"),
+    "ssh://a.b@lab.org@[::1]:2222/": ("::1", "ssh", "ssh://[::1]:2222", "::1", 2222, "a.b@lab.org"),
+    "nvgpu://host5": ("host5", "nvgpu", "nvgpu+http://host5:1080", "host5", 1080, None),
+    "nvgpu+http://host5:80/": ("host5", "nvgpu", "nvgpu+http://host5:80", "host5", 80, None),
+    "nvgpu+https://host5": ("host5", "nvgpu", "nvgpu+https://host5:1080", "host5", 1080, None),
+}
+
+
+@pytest.mark.parametrize("entry", OTHER_KINDS)
+@pytest.mark.parametrize("long", [False, True])
+def test_hosts_of_other_kinds_are_told_by_their_scheme(
+    entry: str, long: bool, tmp_path: Path
+) -> None:
+    before = "rpc_port: 9999\ntls: {ca: ca.pem}\n"
+    [host] = hosts(tmp_path, {"address": entry} if long else entry, before=before)
+    found = (host.name, host.source, host.address, host.host, host.port, host.user)
+    assert found == OTHER_KINDS[entry]
+    assert host.tls == entry.startswith("nvgpu+https")
+
+
+def test_the_section_ssh_names_user_key_and_known_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    path.write_text(
+        "ssh: {user: gpumon, key_file: keys/id, known_hosts: /etc/gpumon/known_hosts}\n"
+    )
+    ssh = load(str(path), environ={}).ssh
+    assert ssh.user == "gpumon"
+    assert ssh.key_file == tmp_path / "keys" / "id"
+    assert ssh.known_hosts == Path("/etc/gpumon/known_hosts")
+
+
 @pytest.mark.parametrize("entry", ["self", " Self", {"address": "SELF"}])
 def test_self_is_this_machine_without_a_network(entry: object, tmp_path: Path) -> None:
     [host] = hosts(tmp_path, entry)

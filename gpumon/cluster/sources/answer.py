@@ -31,7 +31,7 @@ class Garbled(Unexpected):
 
 
 class NoSuchMethod(Exception):
-    """The other side speaks XML-RPC, but has no poll()."""
+    """The other side speaks XML-RPC, but does not have the method."""
 
 
 class Faulty(Exception):
@@ -80,6 +80,17 @@ def texts(body: bytes) -> list[bytes]:
 
 
 def _parsed(body: bytes) -> list[bytes]:
+    found = value(body, "poll")
+    if not isinstance(found, list):
+        raise Unexpected("an XML-RPC answer of something else")
+    return [_as_bytes(item) for item in found]
+
+
+def value(body: bytes, asked: str) -> object:
+    """Return the one value in the answer to the method `asked`, read by a parser.
+
+    Raises Unexpected, NoSuchMethod or Faulty.
+    """
     if len(body) > MAX_PARSED_BYTES:
         raise Unexpected("a large document that is not of an agent's form")
     if b"<!DOCTYPE" in body:
@@ -90,19 +101,20 @@ def _parsed(body: bytes) -> list[bytes]:
         values, method = xmlrpc.client.loads(body.decode())
     except xmlrpc.client.Fault as fault:
         code, words = fault.faultCode, str(fault.faultString)
-        if code == UNKNOWN_METHOD or ("poll" in words and "not supported" in words):
+        if code == UNKNOWN_METHOD or (asked in words and "not supported" in words):
             raise NoSuchMethod from fault
         raise Faulty(code, words) from fault
     except Exception as error:  # a foreign parser over foreign text: any type
-        raise Unexpected(_looks_like(body)) from error
-    if method is not None or len(values) != 1 or not isinstance(values[0], list):
+        raise Unexpected(looks_like(body)) from error
+    if method is not None or len(values) != 1:
         raise Unexpected("an XML-RPC answer of something else")
-    return [_as_bytes(value) for value in values[0]]
+    found: object = values[0]
+    return found
 
 
-def _as_bytes(value: object) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
+def _as_bytes(item: object) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
     raise Unexpected("an XML-RPC answer of something else")
 
 
@@ -111,17 +123,17 @@ def _is_html(body: bytes) -> bool:
     return start.startswith((b"<!doctype html", b"<html"))
 
 
-def _looks_like(body: bytes) -> str:
-    """Say in a few words what the body is."""
+def looks_like(body: bytes, wanted: str = "XML") -> str:
+    """Say in a few words what the body is, which could not be read as `wanted`."""
     if not body.strip():
         return "an empty answer"
     if _is_html(body):
         return _HTML
     if body.lstrip()[:1] in (b"{", b"["):
-        return "JSON"
+        return "JSON that can't be read" if wanted == "JSON" else "JSON"
     if b"<methodResponse>" in body[:256]:
         cut = b"</methodResponse>" not in body[-64:]
         return "an answer cut short" if cut else "XML-RPC that can't be read"
     if body.startswith(b"<?xml"):
         return "an XML document of another kind, or an answer cut short"
-    return "something that is not XML"
+    return f"something that is not {wanted}"

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.sources.base import Source
 from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.nvgpu import NvgpuSource
 from gpumon.cluster.sources.self_host import SelfSource
 from gpumon.cluster.sources.server import ServerConnections, ServerSource
 from gpumon.cluster.sources.simulated import SimulatedSource
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.config import Config, HostEntry
+from gpumon.errors import SetupError
 from gpumon.simulate import SimulatedHost
+
+if TYPE_CHECKING:  # asyncssh is an optional library
+    from gpumon.cluster.sources.ssh.login import Logins
 
 
 def make_source(
@@ -22,6 +28,7 @@ def make_source(
     *,
     connections: Connections,
     servers: ServerConnections | None = None,
+    logins: Logins | None = None,
     supervisor: Supervisor | None = None,
     seed: int = 0,
     patience: float = 0.0,
@@ -41,7 +48,34 @@ def make_source(
         if servers is None:
             raise ValueError("another server needs the connections to servers")
         return ServerSource(entry, servers)
+    if entry.source == "ssh":
+        if logins is None:
+            raise ValueError("an entry ssh:// needs the server's logins")
+        from gpumon.cluster.sources.ssh.source import SshSource
+
+        return SshSource(entry, logins)
+    if entry.source == "nvgpu":
+        return NvgpuSource(entry, connections)
     return XmlRpcSource(entry, connections)
+
+
+def open_logins(config: Config) -> Logins | None:
+    """Return what hosts that are asked by SSH need; None where there is no such host.
+
+    Raises SetupError where the library is missing, or the key or known_hosts can't be used.
+    """
+    if not any(entry.source == "ssh" for entry in config.hosts):
+        return None
+    try:
+        from gpumon.cluster.sources.ssh.login import Logins
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("gpumon"):
+            raise
+        raise SetupError(
+            f"hosts: ssh:// entries need the library {error.name}, which is not installed. "
+            "Install it with: pip install 'gpumon-cluster[server,ssh]'"
+        ) from error
+    return Logins(config)
 
 
 @asynccontextmanager
@@ -52,6 +86,7 @@ async def open_sources(
 
     Raises StartError where the token file or a certificate can't be used.
     """
+    logins = open_logins(config)
     connections, servers = Connections(config), ServerConnections(config)
     sources: dict[str, Source] = {}
     try:
@@ -63,6 +98,7 @@ async def open_sources(
                 number,
                 connections=connections,
                 servers=servers,
+                logins=logins,
                 supervisor=supervisor,
                 seed=seed,
                 patience=config.rpc_timeout / 2,
@@ -73,3 +109,5 @@ async def open_sources(
             await source.close()
         await servers.close()
         await connections.close()
+        if logins is not None:
+            await logins.close()

@@ -35,6 +35,8 @@ class Connections:
         """Raises SetupError where the token file or a certificate can't be used."""
         token = None if config.token_file is None else Tokens.load(config.token_file).first
         self.has_token = token is not None
+        # Not a header of the session: hosts of other kinds are not to see it.
+        self._for_agents = {} if token is None else {"Authorization": f"Bearer {token}"}
         speaks_tls = any(entry.tls for entry in config.hosts)
         headers = {
             "Content-Type": "text/xml",
@@ -42,8 +44,6 @@ class Connections:
             "Accept-Encoding": "identity",
             "User-Agent": f"gpumon/{__version__}",
         }
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -67,16 +67,32 @@ class Connections:
         """
         asker.step, asker.reused = "connecting", False
         async with self._session.post(
-            url, data=body, allow_redirects=False, trace_request_ctx=asker
+            url,
+            data=body,
+            headers=self._for_agents,
+            allow_redirects=False,
+            trace_request_ctx=asker,
         ) as response:
-            if response.status != 200:
-                return response.status, response.reason, b""
-            asker.step = "reading"
-            encoding = response.headers.get("Content-Encoding", "").strip().lower()
-            return 200, None, answer.unpacked(await _limited(response), encoding)
+            return await _read(response, asker)
+
+    async def get(self, url: str, asker: Asker) -> tuple[int, str | None, bytes]:
+        """Return the same of a GET, which carries no token. Raises the same."""
+        asker.step, asker.reused = "connecting", False
+        async with self._session.get(
+            url, allow_redirects=False, trace_request_ctx=asker
+        ) as response:
+            return await _read(response, asker)
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def _read(response: aiohttp.ClientResponse, asker: Asker) -> tuple[int, str | None, bytes]:
+    if response.status != 200:
+        return response.status, response.reason, b""
+    asker.step = "reading"
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    return 200, None, answer.unpacked(await _limited(response), encoding)
 
 
 async def _limited(response: aiohttp.ClientResponse) -> bytes:

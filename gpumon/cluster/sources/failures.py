@@ -58,11 +58,11 @@ def bad_status(where: str, status: int, reason: str | None, *, token_sent: bool)
 
 
 def no_poll_method(where: str) -> SourceError:
-    """Say that an XML-RPC server answers that is no agent of gpumon's."""
+    """Say that an XML-RPC server answers that is no agent, of gpumon's or gpumonitor's."""
     return SourceError(
         "version too old",
-        f"version too old: the agent on {where} has no method poll(), as that of gpumonitor. "
-        "Install gpumon's agent on that host",
+        f"version too old: what speaks XML-RPC on {where} has neither the method poll() of "
+        "gpumon's agent nor gpu_stats() of gpumonitor's. Install gpumon's agent on that host",
     )
 
 
@@ -86,25 +86,27 @@ def agent_fault(where: str, code: object, text: object) -> SourceError:
     )
 
 
-def timed_out(where: str, seconds: float, step: str) -> SourceError:
+def timed_out(where: str, seconds: float, step: str, who: str = "'gpumon agent'") -> SourceError:
     """Say that the deadline of `seconds` for a whole poll passed while at `step`."""
     return SourceError(
         "timed out",
-        f"timed out: no answer from {where} within {seconds:g} s, {_STEPS[step]}",
+        f"timed out: no answer from {where} within {seconds:g} s, {_STEPS[step].format(who=who)}",
     )
 
 
 _STEPS = {
     "name": "while looking up its name. Is its name server up?",
     "connecting": "while connecting. Is the host up, and no firewall in between?",
-    "waiting": "while waiting for its answer. Is 'gpumon agent' running on that host?",
+    "waiting": "while waiting for its answer. Is {who} running on that host?",
     "reading": "while reading its answer. Is the network slow, or rpc_timeout too short?",
 }
 """What a poll can be at, in order, and what is said when it got no further."""
 
 
-def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -> SourceError:
-    """Say what an error of resolution, connection, TLS or HTTP means."""
+def way_failed(
+    error: aiohttp.ClientError | OSError, where: str, *, tls: bool, who: str = "'gpumon agent'"
+) -> SourceError:
+    """Say what an error of resolution, connection, TLS or HTTP means; `who` should listen there."""
     cause = getattr(error, "os_error", None) or error
     if isinstance(cause, socket.gaierror):
         return SourceError(
@@ -127,7 +129,7 @@ def way_failed(error: aiohttp.ClientError | OSError, where: str, *, tls: bool) -
         # And so one that speaks TLS, when it is asked without.
         hint = _CERTIFICATE_WANTED if tls else _AGENT_THERE
         return bad_answer(where, "a connection closed without an answer", hint)
-    return _not_reached(cause, where)
+    return _not_reached(cause, where, who)
 
 
 def _is_reset(error: BaseException) -> bool:
@@ -156,12 +158,12 @@ def _words(error: ssl.SSLError) -> str:
     return clean((error.reason or str(error)).replace("_", " ").lower(), 80)
 
 
-def _not_reached(error: BaseException, where: str) -> SourceError:
+def _not_reached(error: BaseException, where: str, who: str) -> SourceError:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ECONNREFUSED:
         return SourceError(
             "refused",
-            f"refused: nothing listens on {where}. Is 'gpumon agent' running on that host?",
+            f"refused: nothing listens on {where}. Is {who} running on that host?",
         )
     if number in _NO_ROUTE:
         return SourceError(

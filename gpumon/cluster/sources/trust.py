@@ -119,6 +119,9 @@ def _bound_host(host: HostStatus) -> None:
             moments += [part.since, *(holder.started_at for holder in part.holders)]
     if not all(_is_time(moment) for moment in moments):
         raise ValueError("expected times of this millennium, found one that no calendar holds")
+def bounded(summary: HostSummary) -> None:
+    """Forget times that no calendar holds. Raises ValueError for lists beyond reason."""
+    _bound(summary)
 
 
 def _is_clean(data: bytes) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from xml.sax.saxutils import escape
 
 import aiohttp
 import msgspec
 
-from gpumon.cluster.sources import answer, failures
+from gpumon.cluster.sources import answer, failures, gpumonitor
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.connections import Connections
 from gpumon.cluster.sources.trust import TooNew, foreign_summary
@@ -43,14 +44,21 @@ class XmlRpcSource:
         self._connections = connections
         self._revision: str | None = None
         self._reading: Reading | None = None
+        self._habit = gpumonitor.Habit()
         self.step = "connecting"
         self.reused = False
 
     async def poll(self) -> Reading:
         """Return the agent's reading. Raises SourceError."""
         try:
-            texts = answer.texts(await self._ask())
-            self._reading = self._understood(texts)
+            if not self._habit.by_gpu_stats(time.monotonic()):
+                try:
+                    texts = answer.texts(await self._ask(_request(self._revision)))
+                    self._reading = self._understood(texts)
+                    return self._reading
+                except answer.NoSuchMethod:
+                    self._habit.has_no_poll(time.monotonic())
+            return await self._by_gpu_stats()
         except (aiohttp.ClientError, OSError) as error:
             raise failures.way_failed(error, self._where, tls=self._tls) from error
         except answer.NoSuchMethod as error:
@@ -61,7 +69,17 @@ class XmlRpcSource:
             raise failures.other_schema(self._where, error.schema, SCHEMA) from error
         except answer.Unexpected as error:
             raise failures.bad_answer(self._where, str(error), error.hint) from error
-        return self._reading
+
+    async def _by_gpu_stats(self) -> Reading:
+        """Return the reading of an agent of gpumonitor, which has no poll()."""
+        self._reading = self._revision = None
+        try:
+            return gpumonitor.reading(await self._ask(gpumonitor.REQUEST), time.time())
+        except answer.Faulty as fault:
+            raise gpumonitor.agent_fault(self._where, fault) from fault
+        except BaseException:  # a poll that is cut off included
+            self._habit.failed()
+            raise
 
     def timed_out(self, seconds: float) -> SourceError:
         """Return what to say of a poll that was cut off."""
@@ -70,8 +88,7 @@ class XmlRpcSource:
     async def close(self) -> None:
         """The connections belong to all sources together."""
 
-    async def _ask(self) -> bytes:
-        body = _request(self._revision)
+    async def _ask(self, body: bytes) -> bytes:
         try:
             status, reason, found = await self._connections.post(self._url, body, self)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):

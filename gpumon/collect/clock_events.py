@@ -1,0 +1,23 @@
+"""Why a GPU's clocks are lowered: the names of the bits that the driver gives."""
+
+from __future__ import annotations
+
+_NAMES = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""Lowest bit first."""
+
+
+def reason_words(bits: int) -> list[str]:
+    """Return the names of the bits that are set; those without a name as one number."""
+    words = [word for bit, word in enumerate(_NAMES) if bits >> bit & 1]
+    rest = bits >> len(_NAMES) << len(_NAMES)
+    return [*words, f"other_{rest:#x}"] if rest else words

@@ -262,7 +262,9 @@ def _environ(scope: Any, body: bytes) -> dict[str, Any]:
         key = name.upper().replace("-", "_")
         if key != "CONTENT_TYPE":
             key = f"HTTP_{key}"
-        value = raw_value.decode("latin-1")
+        # WSGI carries bytes as Latin-1, and Bottle reads them as UTF-8: what is none must not
+        # make it fail.
+        value = raw_value.decode("utf-8", "replace").encode("utf-8").decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
     if body:
         environ["CONTENT_LENGTH"] = str(len(body))

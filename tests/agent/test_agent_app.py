@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import logging
+import socket
 import ssl
 import time
 import xmlrpc.client
@@ -417,3 +418,19 @@ def test_nothing_is_available_in_a_reading_that_is_too_old() -> None:
     assert one["is_available"] is False
     assert one["memory"] == {"total": None, "used": None, "free": None}
     assert "no new sample" in one["error"]
+
+
+@pytest.mark.parametrize("name", [b"Authorization", b"Accept-Encoding", b"Content-Type", b"Origin"])
+def test_a_header_of_any_bytes_is_no_failure_inside(name: bytes, tmp_path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("a" * 32 + "\n")
+    secret.chmod(0o600)
+    with agent(latest(host(gpu(0))), Tokens.load(str(secret))) as port:
+        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        with raw:
+            head = b"POST /RPC2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n"
+            if name != b"Authorization":
+                head += b"Authorization: Bearer " + b"a" * 32 + b"\r\n"
+            raw.sendall(head + name + b": Bearer \xff\xfe\r\n\r\n")
+            status = int(raw.recv(200).split()[1])
+    assert 400 <= status < 500

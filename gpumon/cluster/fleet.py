@@ -14,7 +14,7 @@ from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.view import build
-from gpumon.config import Config
+from gpumon.config import Config, HostEntry
 from gpumon.model import HostSnapshot
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Fleet:
         self._config = config
         self._monotonic = monotonic
         self._wall = wall
-        # The keys never change: a record is swapped by one assignment, and readers need no lock.
+        # A record is swapped by one assignment, and so are all of them: readers need no lock.
         self._records = {entry.name: Record(entry=entry) for entry in config.hosts}
         self._tick = max(1.0, config.poll_interval / 2)
         self._building = threading.Lock()
@@ -46,6 +46,22 @@ class Fleet:
         # Revisions of another life of this server must not look like one of this.
         self._life = secrets.token_hex(4)
         self._count = 0
+
+    def update(self, config: Config) -> None:
+        """Take over another configuration; for the poller's loop.
+
+        A host that is reached in the same way as before keeps what is known of it.
+        """
+        self._records = {entry.name: self._taken_over(entry) for entry in config.hosts}
+        self._config = config
+        self._tick = max(1.0, config.poll_interval / 2)
+        self._first_answers = True
+
+    def _taken_over(self, entry: HostEntry) -> Record:
+        known = self._records.get(entry.name)
+        if known is None or way_to(known.entry) != way_to(entry):
+            return Record(entry=entry)
+        return msgspec.structs.replace(known, entry=entry)
 
     def now(self) -> Moment:
         """Return the present by both clocks."""
@@ -139,3 +155,8 @@ class Fleet:
         snapshot.sample_age_seconds = record.age(self._monotonic())
         snapshot.sampler_error = record.sampler_error
         return snapshot
+
+
+def way_to(entry: HostEntry) -> tuple[object, ...]:
+    """Return what of an entry says which machine is reached, and how."""
+    return (entry.source, entry.address, entry.host, entry.port, entry.tls)

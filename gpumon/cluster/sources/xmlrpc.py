@@ -6,7 +6,6 @@ import base64
 import binascii
 from xml.sax.saxutils import escape
 
-import aiohttp
 import msgspec
 
 from gpumon.cluster.sources import answer, failures
@@ -51,7 +50,7 @@ class XmlRpcSource:
         try:
             texts = answer.texts(await self._ask())
             self._reading = self._understood(texts)
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise failures.way_failed(error, self._where, tls=self._tls) from error
         except answer.NoSuchMethod as error:
             raise failures.no_poll_method(self._where) from error
@@ -71,14 +70,9 @@ class XmlRpcSource:
         """The connections belong to all sources together."""
 
     async def _ask(self) -> bytes:
-        body = _request(self._revision)
-        try:
-            status, reason, found = await self._connections.post(self._url, body, self)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            # A kept connection that the agent closed meanwhile says nothing about the agent.
-            if not self.reused:
-                raise
-            status, reason, found = await self._connections.post(self._url, body, self)
+        status, reason, found = await self._connections.post(
+            self._url, _request(self._revision), self
+        )
         if status != 200:
             raise failures.bad_status(
                 self._where, status, reason, token_sent=self._connections.has_token

@@ -282,7 +282,7 @@ def test_a_wrong_token_is_told_apart_from_a_missing_one(tmp_path):
         (
             http(gzip.compress(bytes(100 * 2**20)), "200 OK", "Content-Encoding: gzip"),
             "bad answer",
-            "more than 16 MiB",
+            "unpacks to 200 times its size",
         ),
         (
             http(an_unchanged_answer("a-9", 1.0)),
@@ -299,6 +299,11 @@ def test_a_wrong_token_is_told_apart_from_a_missing_one(tmp_path):
             http(enveloped(array([string(b"r"), string(b"{}"), string(b"%%%")]))),
             "bad answer",
             "a detail that is not base64",
+        ),
+        (
+            http(enveloped(array([string(b"r"), string(b"{}"), string(b"QUJD" * 600_000)]))),
+            "bad answer",
+            "a detail of more than 2 MiB",
         ),
         (
             http(enveloped(array([string(b"r"), string(b'{"gpus": [{"index": "a"}]}'), EMPTY]))),

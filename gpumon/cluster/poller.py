@@ -19,8 +19,10 @@ from gpumon.text import clean
 
 log = logging.getLogger(__name__)
 
-MOST_BEGINNING = 64
-"""So many polls may be in their first moments at once: at the start all hosts are due."""
+MOST_BEGINNING = 128
+"""So many polls may be in their first moments at once: at the start all hosts are due. Hosts that
+failed the last time have as many places of their own: a thousand that hang delay only each other.
+"""
 BEGINNING_SECONDS = 0.25
 """After this time a poll makes room for the next one: hosts that hang must not hold up the rest."""
 CANCEL_SECONDS = 1.0
@@ -48,6 +50,7 @@ class Poller:
         self._timeout = config.rpc_timeout
         self._sources = dict(sources)
         self._gate = asyncio.Semaphore(MOST_BEGINNING)
+        self._gate_of_the_failing = asyncio.Semaphore(MOST_BEGINNING)
         self._start = 0.0
         self._hosts: dict[str, _Host] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}
@@ -127,7 +130,7 @@ class Poller:
         silent_since: float | None = time.monotonic()
         while True:
             asked, answered = await self._poll(host)
-            now = time.monotonic()
+            now, host.failing = time.monotonic(), not answered
             if answered:
                 silent_since = None
             elif silent_since is None:
@@ -144,7 +147,7 @@ class Poller:
         """
         asked = time.monotonic()
         try:
-            async with self._gate:
+            async with self._gate_of_the_failing if host.failing else self._gate:
                 asked = time.monotonic()
                 poll = host.begin()
                 await asyncio.wait({poll}, timeout=min(BEGINNING_SECONDS, self._timeout))
@@ -173,6 +176,8 @@ class _Host:
         self.name = name
         self.source = source
         self.pace = pace
+        self.failing = False
+        """Whether the last poll brought nothing."""
         self._waker: asyncio.Future[None] | None = None
         self._running: asyncio.Task[Reading] | None = None
         self._noted: str | None = None

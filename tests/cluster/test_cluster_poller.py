@@ -219,6 +219,21 @@ def test_hosts_that_hang_do_not_make_the_rest_wait_for_their_deadline(monkeypatc
     run(running(sources, check, rpc_timeout=10.0, poll_interval=10.0))
 
 
+def test_hosts_that_go_on_hanging_do_not_delay_the_rounds_of_the_others(monkeypatch):
+    monkeypatch.setattr(poller_module, "MOST_BEGINNING", 2)
+    monkeypatch.setattr(poller_module, "BEGINNING_SECONDS", 0.2)
+    # In turn they fill two places for 3 seconds, and are due again after half a second.
+    sources = {f"hang{i}": Scripted(hang) for i in range(30)} | {"good": Scripted(good)}
+
+    async def check(fleet: Fleet) -> None:
+        await until(lambda: all(fleet.record(name).asked for name in sources), 10)
+        before, began = sources["good"].polls, time.monotonic()
+        await until(lambda: sources["good"].polls >= before + 4)
+        assert time.monotonic() - began < 3.0
+
+    run(running(sources, check, rpc_timeout=0.3, poll_interval=0.5))
+
+
 def test_the_start_does_not_open_all_connections_in_one_moment(monkeypatch):
     monkeypatch.setattr(poller_module, "MOST_BEGINNING", 3)
     begun = most = 0

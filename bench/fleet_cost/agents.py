@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fleet_cost.answers import SAMPLE_SECONDS, Agent, answered, unchanged
+from gpumon.http.xmlrpc import array, enveloped, string
 
 VARIANTS = 16
 """So many different readings; hosts share them, but for their GPUs' UUIDs."""
@@ -102,12 +103,10 @@ class Growing(Healthy):
 
     def asked(self, call: bytes) -> None:
         size = self.sizes[self.host] = self.sizes.get(self.host, 0) + GROWTH_BYTES
-        agent = self.agents[0]
-        summary = agent.summary(self.host, time.time())
-        body = agent.news(b"%d" % size, summary)
-        filling = b"QUJD" * (size // 4)
-        cut = body.rindex(b"</string>")
-        self.transport.write(answered(body[:cut].rstrip(b"=") + filling + body[cut:]))
+        summary = self.agents[0].summary(self.host, time.time())
+        detail = b"QUJD" * (size // 4)
+        values = [string(value) for value in (b"%d" % size, summary, detail)]
+        self.transport.write(answered(enveloped(array(values))))
 
 
 class Garbage(Behaviour):

@@ -22,7 +22,7 @@ from gpumon.cluster.poller import poll_forever
 from gpumon.config import Config, HostEntry
 
 SOUND = ("healthy", "known")
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.1
 
 
 class Watcher:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -399,3 +401,42 @@ def test_a_token_file_that_is_not_there_is_told_before_the_first_poll(tmp_path):
     config = scripted_config(token_file=tmp_path / "none")
     with pytest.raises(StartError, match="token_file"):
         run(poll_forever(Fleet(config), config))
+
+
+def test_what_a_failed_poll_had_read_is_not_kept_for_the_garbage_collector():
+    class Mebibytes(bytearray):
+        pass
+
+    kept: list[weakref.ref[Mebibytes]] = []
+
+    async def bloated(_: int) -> Reading:
+        read = Mebibytes(2**20)
+        kept.append(weakref.ref(read))
+        try:
+            raise ValueError(f"{len(read)} bytes of nothing")
+        except ValueError as error:
+            raise SourceError("bad answer", "bad answer: nothing") from error
+
+    async def check(fleet: Fleet) -> None:
+        gc.disable()
+        try:
+            await until(lambda: len(kept) >= 4)
+            assert [ref() for ref in kept[:3]] == [None, None, None]
+        finally:
+            gc.enable()
+
+    run(running({"a": Scripted(bloated)}, check))
+
+
+def test_the_garbage_collector_is_as_before_when_polling_ends():
+    before = gc.get_threshold()
+
+    async def work() -> None:
+        config = scripted_config()
+        task = asyncio.create_task(poll_forever(Fleet(config), config))
+        await until(lambda: gc.get_threshold() != before)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(work())
+    assert gc.get_threshold() == before

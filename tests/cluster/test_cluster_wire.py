@@ -346,7 +346,7 @@ def test_an_answer_of_60_megabytes_is_given_up_at_the_limit(with_length):
             sent += 2**16
 
     error = against(behave, _poll_failure)
-    assert "more than 16 MiB" in str(error)
+    assert "more than 8 MiB" in str(error)
     assert sent < 2 * MAX_BYTES
 
 

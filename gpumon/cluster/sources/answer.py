@@ -7,8 +7,8 @@ import zlib
 
 from gpumon.http.xmlrpc import ARRAY, ENVELOPE, STRING, UNKNOWN_METHOD
 
-MAX_BYTES = 16 * 1024 * 1024
-"""Of an answer, before and after decompression. 16 GPUs full of processes need a fifth of it."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Of an answer, before and after decompression. 16 GPUs full of processes need half of it."""
 MOST_SWELLING = 200
 """So many times its size an answer may have when it is unpacked; what agents say packs by 20."""
 PIECE_BYTES = 1024

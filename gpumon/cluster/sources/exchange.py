@@ -154,6 +154,8 @@ class Exchange(asyncio.Protocol):
     # ---- What the parser calls ----
 
     def on_message_begin(self) -> None:
+        if self._answer is None or self._answer.done():
+            self.close()  # a second answer to one question
         self._forget()
 
     def on_status(self, reason: bytes) -> None:

@@ -13,7 +13,10 @@ from agent_cost.table import Budget, Result, Table, ratio, spread
 from fleet_cost.lab import FAULTS, Host, Lab, measured
 
 POLLER = "poller_child.py"
-POOL, IN_TURN = "gpumonitor's way (a pool of threads per request)", "one host after another"
+OTHERS = {
+    "gpumonitor's way (a pool of threads per request)": "others.py pool",
+    "one host after another": "others.py in_turn",
+}
 FRESH_AGE = 2.0
 """A healthy host is read at least once in two intervals, whatever the others do."""
 
@@ -31,37 +34,41 @@ class Settings:
 
 def sweep(lab: Lab, settings: Settings) -> Result:
     """Measure a sweep over healthy hosts, beside other ways to make it."""
-    count = settings.small
-    news, known = lab.hosts(count, {}), lab.hosts(count, {}, sound="known")
-    rows = {
-        "gpumon, news in every answer": _polled(settings, news),
-        'gpumon, "unchanged" in every answer': _polled(settings, known),
-        POOL: measured("others.py pool", settings.folder, news, rounds=settings.other_rounds),
-        IN_TURN: measured("others.py in_turn", settings.folder, news, rounds=settings.other_rounds),
-    }
     table = Table(
-        f"A sweep of {count} healthy hosts, 8 GPUs and 160 processes each",
-        ["way", "CPU s per sweep", "of gpumon", "us per host", "RSS MiB"],
+        "A sweep of healthy hosts, 8 GPUs and 160 processes each",
+        ["hosts", "way", "CPU s per sweep", "of gpumon", "us per host", "RSS MiB"],
     )
-    base = [line["cpu"] for line in next(iter(rows.values()))]
-    for name, lines in rows.items():
-        cpu = [line["cpu"] for line in lines]
-        rss = f"{lines[-1]['rss']:.0f}"
-        table.add(name, spread(cpu, 3), ratio(cpu, base), f"{_median(cpu) / count * 1e6:.0f}", rss)
     table.notes = [
-        "gpumon: the poller and the fleet at work, polls spread over an interval of 5 s; the first "
-        "round, which opens the connections, is left out",
+        "gpumon: the poller and the fleet at work, polls spread over the interval (5 s, 10 s for "
+        "the larger fleet); the first round, which opens the connections, is left out",
         "the others ask the same agents and decode the summary only",
     ]
-    cpu, rss = _median(base), next(iter(rows.values()))[-1]["rss"]
-    scale = count / 1000
-    return Result(
-        [table],
-        [
-            _at_most(f"sweep of {count} hosts, CPU s", 0.25 * scale, cpu, 3),
-            _at_most(f"sweep of {count} hosts, RSS MiB", 150, rss, 0),
-        ],
-    )
+    result = Result([table])
+    for count, interval, budget, most_mib in (
+        (settings.small, 5.0, 0.25 * settings.small / 1000, 150),
+        (settings.large, 10.0, 2.5 * settings.large / 10_000, 800),
+    ):
+        news = lab.hosts(count, {})
+        rows = {"gpumon, news in every answer": _polled(settings, news, interval)}
+        if count == settings.small:
+            rows['gpumon, "unchanged" in every answer'] = _polled(
+                settings, lab.hosts(count, {}, sound="known")
+            )
+            for name, program in OTHERS.items():
+                rows[name] = measured(program, settings.folder, news, rounds=settings.other_rounds)
+        ours = next(iter(rows.values()))
+        base = [line["cpu"] for line in ours]
+        for name, lines in rows.items():
+            cpu = [line["cpu"] for line in lines]
+            per_host = f"{_median(cpu) / count * 1e6:.0f}"
+            table.add(
+                count, name, spread(cpu, 3), ratio(cpu, base), per_host, f"{lines[-1]['rss']:.0f}"
+            )
+        result.budgets += [
+            _at_most(f"sweep of {count} hosts, CPU s", budget, _median(base), 3),
+            _at_most(f"sweep of {count} hosts, RSS MiB", most_mib, ours[-1]["rss"], 0),
+        ]
+    return result
 
 
 def faults(lab: Lab, settings: Settings) -> Result:
@@ -93,19 +100,12 @@ def faults(lab: Lab, settings: Settings) -> Result:
             _at_most(f"{count} hosts with faults: oldest healthy host s", FRESH_AGE * interval,
                      oldest, 1),
         ]  # fmt: skip
-        if count == settings.small:
-            over = 1e9 if last["over"] is None else last["over"]
-            result.budgets.append(
-                _at_most(f"{count} hosts with faults: sweep over s", 2.5, over, 1)
-            )
-        else:
-            scale = count / 10_000
-            result.budgets += [
-                _at_most(
-                    f"{count} hosts with faults: CPU s per 10 s", 2.5 * scale, _median(cpu), 2
-                ),
-                _at_most(f"{count} hosts with faults: RSS MiB", 800, last["rss"], 0),
-            ]
+        over = float("inf") if last["over"] is None else last["over"]
+        result.budgets.append(_at_most(f"{count} hosts with faults: sweep over s", 2.5, over, 1))
+        most_mib = 150 if count == settings.small else 800
+        result.budgets.append(
+            _at_most(f"{count} hosts with faults: RSS MiB", most_mib, last["rss"], 0)
+        )
     return result
 
 
@@ -120,7 +120,7 @@ def hanging(lab: Lab, settings: Settings) -> Result:
     ours = measured(POLLER, settings.folder, hosts, rounds=1)[0]
     fresh = ours["states"]["healthy"].get("fresh", 0)
     table.add("gpumon", _seconds(ours["seen"]), fresh, f"{ours['cpu']:.2f}")
-    for name, program in ((POOL, "others.py pool"), (IN_TURN, "others.py in_turn")):
+    for name, program in OTHERS.items():
         line = measured(program, settings.folder, hosts, rounds=1)[0]
         table.add(name, f"{line['wall']:.1f}", line["good"], f"{line['cpu']:.2f}")
     table.notes = ["the others hand out what they have when the slowest host is through"]

@@ -488,6 +488,31 @@ def test_an_unreadable_token_file_stops_the_start(tmp_path):
     asyncio.run(run())
 
 
+def test_a_host_that_is_no_agent_is_asked_without_the_token(tmp_path):
+    tokens = tmp_path / "token"
+    tokens.write_text("s3cret-token\n")
+    tokens.chmod(0o600)
+    asked: list[dict[str, str]] = []
+
+    async def behave(reader, writer):
+        while True:
+            headers, _ = await read_request(reader)
+            asked.append(headers)
+            writer.write(http(b'{"gpus": []}'))
+
+    async def both(source: XmlRpcSource) -> tuple[int, str | None, bytes]:
+        connections = source._connections
+        await connections.post(source._url, b"x", source)
+        return await connections.get(source._url.replace("/RPC2", "/gpu_status?a=b"), source)
+
+    assert against(behave, both, token_file=tokens) == (200, "OK", b'{"gpus": []}')
+    assert [headers["request"] for headers in asked] == [
+        "POST /RPC2 HTTP/1.1",
+        "GET /gpu_status?a=b HTTP/1.1",
+    ]
+    assert [headers.get("authorization") for headers in asked] == ["Bearer s3cret-token", None]
+
+
 def test_the_token_is_in_no_sentence(tmp_path):
     tokens = tmp_path / "token"
     tokens.write_text("s3cret-token\n")

@@ -59,8 +59,11 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises SetupError where the token file or a certificate can't be used."""
-        self._token = None if config.token_file is None else Tokens.load(config.token_file).first
-        self.has_token = self._token is not None
+        token = None if config.token_file is None else Tokens.load(config.token_file).first
+        self.has_token = token is not None
+        self._agents_only = b"content-type: text/xml\r\n"
+        if token is not None:
+            self._agents_only += f"authorization: Bearer {token}\r\n".encode()
         speaks_tls = any(entry.tls for entry in config.hosts)
         self._timeout = config.rpc_timeout
         self._tls = client_context(config.tls or TlsConfig()) if speaks_tls else None
@@ -72,15 +75,15 @@ class Connections:
         self._most_kept = most_kept()
 
     async def post(self, url: str, body: bytes, asker: Asker) -> tuple[int, str | None, bytes]:
-        """Return HTTP status, its words and, with status 200, the body.
+        """Call an agent; return HTTP status, its words and, with status 200, the body.
 
         Raises OSError or answer.Unexpected.
         """
-        found = await self._asked(url, b"POST", b"content-type: text/xml\r\n", body, asker)
+        found = await self._asked(url, b"POST", self._agents_only, body, asker)
         return found.status, found.reason, _unpacked(found)
 
     async def get(self, url: str, asker: Asker) -> tuple[int, str | None, bytes]:
-        """Like post(), but with GET and without a body."""
+        """Return the same of a GET, for hosts that are no agents: it carries no token."""
         found = await self._asked(url, b"GET", b"", b"", asker)
         return found.status, found.reason, _unpacked(found)
 
@@ -126,8 +129,6 @@ class Connections:
             # poll() is packed already.
             "accept-encoding: identity",
         ]
-        if self._token is not None:
-            lines.append(f"authorization: Bearer {self._token}")
         head = "".join(f"{line}\r\n" for line in lines).encode()
         port = parts.port or (443 if tls else 80)
         host = parts.hostname or ""

@@ -2,6 +2,7 @@
 # make check     lint, types, import contract, unit tests (about two minutes)
 # make test      everything, with what the tests need installed first (root: Debian packages too)
 # make bench     what the agent costs, beside a floor and other monitors (about five minutes)
+# make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make openapi   write docs/openapi.json anew from the types
 # make clean     remove what the above made
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-gpu bench openapi clean
+.PHONY: help run check test test-gpu bench bench-fleet openapi clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -51,6 +52,9 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/agent.py
+
+bench-fleet: $(VENV)/.dev
+	$(BIN)/python bench/fleet.py
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py

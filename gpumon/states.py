@@ -31,7 +31,7 @@ relative to the card (512 MiB on 24 GB, 1.4 GiB on 141 GB). Drivers before R510 
 reserve (0.3 to 1 GB and more) as used, hence the second pair where it is not told apart."""
 
 
-class Window(msgspec.Struct, kw_only=True, frozen=True):
+class Window(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """How long the runs that still go on have lasted, in seconds.
 
     Runs end at the last sample: what happened since then is not known. None: not in such a run, or
@@ -48,7 +48,7 @@ class Window(msgspec.Struct, kw_only=True, frozen=True):
     """How long ago the last sample was taken."""
 
 
-class Named(msgspec.Struct, kw_only=True, frozen=True):
+class Named(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """A state with what a person asks next."""
 
     state: GpuState

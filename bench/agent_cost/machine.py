@@ -21,7 +21,7 @@ def heading(command: list[str]) -> str:
             "# What the agent costs",
             "",
             f"* command: `{shlex.join(command)}`, {time.strftime('%Y-%m-%d %H:%M')}",
-            f"* machine: {len(os.sched_getaffinity(0))} cores ({_cpu_name()}), "
+            f"* machine: {len(os.sched_getaffinity(0))} cores ({cpu_name()}), "
             f"{platform.system()} {platform.release()}, load at the start {load}",
             f"* Python {platform.python_version()}; {libraries}",
             "* GPUs: 8 H100 of the fake NVML; processes: real ones",
@@ -32,7 +32,7 @@ def heading(command: list[str]) -> str:
     )
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -124,9 +124,13 @@ def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
     users: dict[str | None, _User] = {}
     for host, gpu in counted:
         if host.state == "fresh":
-            parts: Sequence[GpuStatus | MigStatus] = gpu.mig or [gpu]
-            for holder in (holder for part in parts for holder in holding(part)):
-                users.setdefault(holder.user, _User()).add(host.name, gpu, holder)
+            parts: Sequence[GpuStatus | MigStatus] = gpu.mig or (gpu,)
+            for part in parts:
+                for holder in holding(part):
+                    user = users.get(holder.user)
+                    if user is None:
+                        user = users[holder.user] = _User()
+                    user.add(host.name, gpu, holder)
     found = [user.totals(name) for name, user in users.items()]
     found.sort(
         key=lambda user: (
@@ -156,26 +160,35 @@ class _User:
     def __init__(self) -> None:
         self.places: dict[str, dict[int, bool]] = {}
         """Host -> index of a GPU -> whether it is idle."""
-        self.pids: dict[str, set[int]] = {}
-        """Host -> its processes of this user."""
-        self.memory: list[int] = []
-        self.starts: list[float] = []
+        self.pids: dict[str, list[int]] = {}
+        """Host -> its processes of this user, once per GPU."""
+        self.memory: int | None = None
+        self.since: float | None = None
+        self._host: str | None = None
+        """Where the last GPU was: they come host by host."""
+        self._gpus: dict[int, bool] = {}
+        self._pids: list[int] = []
 
     def add(self, host: str, gpu: GpuStatus, holder: Holder) -> None:
-        self.places.setdefault(host, {})[gpu.index] = gpu.state == "idle"
-        self.pids.setdefault(host, set()).update(holder.pids)
-        if holder.gpu_memory_used_mib is not None:
-            self.memory.append(holder.gpu_memory_used_mib)
-        if holder.started_at is not None:
-            self.starts.append(holder.started_at)
+        if host != self._host:
+            self._host = host
+            self._gpus = self.places.setdefault(host, {})
+            self._pids = self.pids.setdefault(host, [])
+        self._gpus[gpu.index] = gpu.state == "idle"
+        self._pids += holder.pids
+        memory, start = holder.gpu_memory_used_mib, holder.started_at
+        if memory is not None:
+            self.memory = memory if self.memory is None else self.memory + memory
+        if start is not None and (self.since is None or start < self.since):
+            self.since = start
 
     def totals(self, user: str | None) -> UserTotals:
         return UserTotals(
             user=user,
             gpus=sum(len(gpus) for gpus in self.places.values()),
             idle_gpus=sum(sum(gpus.values()) for gpus in self.places.values()),
-            processes=sum(len(pids) for pids in self.pids.values()) or None,
-            gpu_memory_used_mib=sum(self.memory) if self.memory else None,
-            since=min(self.starts, default=None),
+            processes=sum(len(set(pids)) for pids in self.pids.values()) or None,
+            gpu_memory_used_mib=self.memory,
+            since=self.since,
             places=[Place(host=host, gpus=sorted(gpus)) for host, gpus in self.places.items()],
         )

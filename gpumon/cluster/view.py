@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
+from gpumon.cluster.listings import Listings
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
@@ -30,12 +31,6 @@ from gpumon.windows import gpu_key, mig_key
 SKEW_SECONDS = 30.0
 """A host's clock that is further off than this is worth a note."""
 
-MOST_TWINS = 4
-"""So many hosts that list the same GPUs are named."""
-
-Listings = Mapping[str, list[str]]
-"""UUID of a GPU -> the hosts that list it, and not only miss it."""
-
 
 def build(
     records: Iterable[Record], *, config: Config, now: Moment, revision: str, instance: str = ""
@@ -45,7 +40,7 @@ def build(
     `instance` names this run of the server, for others that show its hosts.
     """
     records = list(records)
-    listings = _listings(records)
+    listings = Listings(records)
     hosts = [host for record in records for host in _hosts(record, config, now, listings)]
     counted = counted_gpus(hosts)
     return ClusterStatus(
@@ -76,16 +71,6 @@ def _hosts(record: Record, config: Config, now: Moment, listings: Listings) -> I
         next_poll_seconds=None if next_poll is None else max(0.0, next_poll - now.monotonic),
         now=now.monotonic,
     )
-
-
-def _listings(records: list[Record]) -> Listings:
-    found: dict[str, list[str]] = {}
-    for record in records:
-        if record.reading is not None:
-            for gpu in record.reading.summary.gpus:
-                if gpu.uuid is not None and gpu.missing_since is None:
-                    found.setdefault(gpu.uuid, []).append(record.entry.name)
-    return found
 
 
 class _HostView:
@@ -181,11 +166,11 @@ class _HostView:
                 f"its clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this "
                 "server's: starts of processes are off by that. Check its time service (chronyd)"
             )
-        twins = self._twins()
+        twins, count = self.listings.twins(self.record.entry.name, self.summary)
         if twins:
-            named = ", ".join(twins[:MOST_TWINS])
-            if len(twins) > MOST_TWINS:
-                named += f" and {len(twins) - MOST_TWINS} more"
+            named = ", ".join(twins)
+            if count > len(twins):
+                named += f" and {count - len(twins)} more"
             notes.append(
                 f"lists the same GPUs as {named}: one machine under two names in hosts, or a "
                 "cloned agent. They are counted once"
@@ -199,16 +184,6 @@ class _HostView:
             return None
         age = record.age(record.answered)
         return None if age is None else self.summary.time - (record.answered_at - age)
-
-    def _twins(self) -> list[str]:
-        """Return the other hosts that list a GPU of this one."""
-        own = self.record.entry.name
-        twins: dict[str, None] = {}
-        for gpu in self.summary.gpus:
-            listed = self.listings.get(gpu.uuid or "", ())
-            if len(listed) > 1:
-                twins.update(dict.fromkeys(name for name in listed if name != own))
-        return list(twins)
 
     def _moved(self, gpu: GpuSummary) -> bool:
         """Return whether the agent misses a GPU that is in another host now."""

@@ -23,7 +23,7 @@ def set_up_logging() -> None:
     if sys.stderr.isatty():
         form = "%(asctime)s " + form
     logging.basicConfig(level=logging.INFO, format=form, datefmt="%H:%M:%S", stream=sys.stderr)
-    for chatty in ("hypercorn", "asyncio", "aiohttp"):
+    for chatty in ("hypercorn", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

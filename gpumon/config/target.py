@@ -123,6 +123,8 @@ def _server(scheme: str, rest: str) -> Target:
     port = _SERVER_PORTS[scheme] if parts.port is None else parts.port
     typed = host = _connectable(parts.hostname or "", rest)
     return Target(typed, host, port, tls, parts.port is not None, "gpumon", parts.path)
+
+
 def _other_kind(scheme: str, rest: str, text: str) -> Target:
     """Take an entry apart that is no agent of gpumon's. Raises Refused."""
     source, usual_port, tls = _OTHER_KINDS[scheme]

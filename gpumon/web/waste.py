@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
+from gpumon.cluster.totals import counted_gpus
 from gpumon.units import mib
 from gpumon.web import advice
 from gpumon.web.holding import owners_by_rule, parts, users
@@ -36,7 +37,8 @@ class Waste(NamedTuple):
 
 def wasted(status: ClusterStatus) -> list[Waste]:
     """Return all that is wasted or broken in the cluster, worst first."""
-    rows = [row for host in status.hosts for row in _of_host(host, status.time)]
+    own = _own_gpus(status.hosts)
+    rows = [row for host in status.hosts for row in _of_host(host, own[host.name], status.time)]
     rows.sort(key=lambda row: (KINDS.index(row.kind), -row.cost))
     return rows
 
@@ -47,7 +49,15 @@ def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:
     return [row for _, row in sorted(idle, key=lambda pair: pair[0])[:most]]
 
 
-def _of_host(host: HostStatus, now: float) -> Iterator[Waste]:
+def _own_gpus(hosts: list[HostStatus]) -> dict[str, list[GpuStatus]]:
+    """Return each host's GPUs; those of one machine under two names are only one host's."""
+    own: dict[str, list[GpuStatus]] = {host.name: [] for host in hosts}
+    for host, gpu in counted_gpus(hosts):
+        own[host.name].append(gpu)
+    return own
+
+
+def _of_host(host: HostStatus, gpus: list[GpuStatus], now: float) -> Iterator[Waste]:
     if host.state == "never" and host.reason_kind is None:
         return  # not asked yet: nothing is wrong with it so far
     if host.state != "fresh":
@@ -58,10 +68,10 @@ def _of_host(host: HostStatus, now: float) -> Iterator[Waste]:
         yield _row(kind, host, [], error, advice=advice.for_error(host.reason_kind))
     for note in host.notes:
         yield _row("note", host, [], note, advice="")
-    yield from _unreadable(host)
-    yield from _warnings(host)
-    yield from _ghosts(host)
-    yield from _idle(host, now)
+    yield from _unreadable(host, gpus)
+    yield from _warnings(host, gpus)
+    yield from _ghosts(host, gpus)
+    yield from _idle(host, gpus, now)
 
 
 def _silent(host: HostStatus, now: float) -> Waste:
@@ -77,33 +87,33 @@ def _silent(host: HostStatus, now: float) -> Waste:
     )
 
 
-def _unreadable(host: HostStatus) -> Iterator[Waste]:
+def _unreadable(host: HostStatus, gpus: list[GpuStatus]) -> Iterator[Waste]:
     """Yield broken and unreadable GPUs; those with the same reason share a row."""
     groups: dict[tuple[str, str], list[GpuStatus]] = {}
-    for gpu in host.gpus:
+    for gpu in gpus:
         if gpu.state in ("fault", "unknown"):
             groups.setdefault((gpu.state, gpu.reason or gpu.state), []).append(gpu)
-    for (state, reason), gpus in groups.items():
+    for (state, reason), alike in groups.items():
         what_to_do = advice.for_fault(reason) if state == "fault" else advice.UNREADABLE
-        yield _begun(_row(state, host, gpus, reason, advice=what_to_do), gpus)
+        yield _begun(_row(state, host, alike, reason, advice=what_to_do), alike)
 
 
-def _warnings(host: HostStatus) -> Iterator[Waste]:
+def _warnings(host: HostStatus, gpus: list[GpuStatus]) -> Iterator[Waste]:
     """Yield what wants attention on GPUs that work; those with the same warning share a row.
 
     When it began is not told here: the host's page says it, and what to do.
     """
     groups: dict[str, list[GpuStatus]] = {}
-    for gpu in host.gpus:
+    for gpu in gpus:
         for warning in dict.fromkeys(gpu.warnings):
             groups.setdefault(warning, []).append(gpu)
-    for warning, gpus in groups.items():
-        yield _row("warning", host, gpus, warning, advice="")
+    for warning, alike in groups.items():
+        yield _row("warning", host, alike, warning, advice="")
 
 
-def _ghosts(host: HostStatus) -> Iterator[Waste]:
+def _ghosts(host: HostStatus, gpus: list[GpuStatus]) -> Iterator[Waste]:
     """Yield GPUs and MIG instances that are held by memory alone."""
-    for gpu in host.gpus:
+    for gpu in gpus:
         for part in parts(gpu):
             if part.state in ("busy", "idle") and not part.holders:
                 what = f"{mib(part.memory_used_mib)} in use, no process visible"
@@ -115,18 +125,18 @@ def _ghosts(host: HostStatus) -> Iterator[Waste]:
                 yield _begun(row._replace(users=[]), [part])
 
 
-def _idle(host: HostStatus, now: float) -> Iterator[Waste]:
+def _idle(host: HostStatus, gpus: list[GpuStatus], now: float) -> Iterator[Waste]:
     """Yield held GPUs that nobody uses; those of the same users share a row."""
     groups: dict[tuple[str | None, ...], list[GpuStatus]] = {}
-    for gpu in host.gpus:
+    for gpu in gpus:
         if gpu.state == "idle" and gpu.holders:
             groups.setdefault(tuple(sorted(users(gpu), key=str)), []).append(gpu)
-    for owners, gpus in groups.items():
+    for owners, alike in groups.items():
         names = listed([user for user in owners if user is not None])
-        row = _begun(_row("idle", host, gpus, "", advice=advice.for_idle(names)), gpus)
-        starts = [gpu.since for gpu in gpus if gpu.since is not None]
+        row = _begun(_row("idle", host, alike, "", advice=advice.for_idle(names)), alike)
+        starts = [gpu.since for gpu in alike if gpu.since is not None]
         hours = sum(max(0.0, now - began) for began in starts) / 3600
-        memory = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+        memory = [gpu.memory_used_mib for gpu in alike if gpu.memory_used_mib is not None]
         what = f"{mib(sum(memory))} held, not used" if memory else "held, not used"
         if starts:
             what += f": {hours:.1f} GPU-hours"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
+import random
+import tracemalloc
 import xmlrpc.client
 import zlib
 
@@ -134,11 +137,27 @@ def test_an_answer_that_a_proxy_compressed_is_read(encoding):
     assert unpacked(packed, encoding) == WHOLE
 
 
-def test_a_bomb_is_given_up_at_the_limit():
+def test_a_bomb_is_given_up_before_it_goes_off():
     bomb = gzip.compress(bytes(200 * 2**20), 9)
-    assert len(bomb) < MAX_BYTES / 50
-    with pytest.raises(Unexpected, match="16 MiB"):
-        unpacked(bomb, "gzip")
+    assert len(bomb) < MAX_BYTES / 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(Unexpected, match="200 times its size"):
+            unpacked(bomb, "gzip")
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_packs_well_without_being_a_bomb_is_given_up_at_the_limit():
+    swelling = gzip.compress(random.Random(1).randbytes(MAX_BYTES // 2 + 1).hex().encode(), 1)
+    with pytest.raises(Unexpected, match="8 MiB"):
+        unpacked(swelling, "gzip")
+
+
+def test_a_large_summary_with_much_alike_is_no_bomb():
+    summary = json.dumps([{"user": "somebody", "pids": list(range(n, n + 9))} for n in range(9000)])
+    assert unpacked(gzip.compress(summary.encode(), 9), "gzip") == summary.encode()
 
 
 def test_broken_compression_is_named():

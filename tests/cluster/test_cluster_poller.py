@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -219,6 +221,21 @@ def test_hosts_that_hang_do_not_make_the_rest_wait_for_their_deadline(monkeypatc
     run(running(sources, check, rpc_timeout=10.0, poll_interval=10.0))
 
 
+def test_hosts_that_go_on_hanging_do_not_delay_the_rounds_of_the_others(monkeypatch):
+    monkeypatch.setattr(poller_module, "MOST_BEGINNING", 2)
+    monkeypatch.setattr(poller_module, "BEGINNING_SECONDS", 0.2)
+    # In turn they fill two places for 3 seconds, and are due again after half a second.
+    sources = {f"hang{i}": Scripted(hang) for i in range(30)} | {"good": Scripted(good)}
+
+    async def check(fleet: Fleet) -> None:
+        await until(lambda: all(fleet.record(name).asked for name in sources), 10)
+        before, began = sources["good"].polls, time.monotonic()
+        await until(lambda: sources["good"].polls >= before + 4)
+        assert time.monotonic() - began < 3.0
+
+    run(running(sources, check, rpc_timeout=0.3, poll_interval=0.5))
+
+
 def test_the_start_does_not_open_all_connections_in_one_moment(monkeypatch):
     monkeypatch.setattr(poller_module, "MOST_BEGINNING", 3)
     begun = most = 0
@@ -384,3 +401,42 @@ def test_a_token_file_that_is_not_there_is_told_before_the_first_poll(tmp_path):
     config = scripted_config(token_file=tmp_path / "none")
     with pytest.raises(StartError, match="token_file"):
         run(poll_forever(Fleet(config), config))
+
+
+def test_what_a_failed_poll_had_read_is_not_kept_for_the_garbage_collector():
+    class Mebibytes(bytearray):
+        pass
+
+    kept: list[weakref.ref[Mebibytes]] = []
+
+    async def bloated(_: int) -> Reading:
+        read = Mebibytes(2**20)
+        kept.append(weakref.ref(read))
+        try:
+            raise ValueError(f"{len(read)} bytes of nothing")
+        except ValueError as error:
+            raise SourceError("bad answer", "bad answer: nothing") from error
+
+    async def check(fleet: Fleet) -> None:
+        gc.disable()
+        try:
+            await until(lambda: len(kept) >= 4)
+            assert [ref() for ref in kept[:3]] == [None, None, None]
+        finally:
+            gc.enable()
+
+    run(running({"a": Scripted(bloated)}, check))
+
+
+def test_the_garbage_collector_is_as_before_when_polling_ends():
+    before = gc.get_threshold()
+
+    async def work() -> None:
+        config = scripted_config()
+        task = asyncio.create_task(poll_forever(Fleet(config), config))
+        await until(lambda: gc.get_threshold() != before)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(work())
+    assert gc.get_threshold() == before

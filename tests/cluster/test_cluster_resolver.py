@@ -32,7 +32,7 @@ class Names:
 
 
 async def address(resolver: Resolver, host: str) -> str:
-    return (await resolver.resolve(host, 8043))[0]["host"]
+    return (await resolver.addresses(host))[0][1]
 
 
 def test_a_known_name_is_not_looked_up_again_for_a_minute():
@@ -100,14 +100,15 @@ def test_one_lookup_serves_all_who_wait_and_outlives_those_who_gave_up():
 def test_what_is_no_host_name_is_not_found():
     async def run():
         with pytest.raises(socket.gaierror):
-            await Resolver().resolve("a" * 70 + ".invalid")
+            await Resolver().addresses("a" * 70 + ".invalid")
 
     asyncio.run(run())
 
 
-def test_only_addresses_of_the_family_asked_for_are_given():
+def test_a_name_without_any_address_is_not_found():
     async def run():
-        assert await Resolver(Names()).resolve("a", 1, socket.AF_INET6) == []
+        with pytest.raises(socket.gaierror):
+            await Resolver(lambda *_, **__: []).addresses("a")
 
     asyncio.run(run())
 

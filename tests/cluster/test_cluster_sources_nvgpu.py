@@ -141,7 +141,7 @@ def test_an_entry_that_can_not_be_read_does_not_hide_the_others():
         (200, b'{"gpus": {}}', 'without the list "gpus"'),
         (200, json.dumps({"gpus": [{}] * 65}).encode(), "65 GPUs"),
         (200, b" " * (1024 * 1024 + 1), "more than 1 MiB"),
-        (200, b" " * (17 * 1024 * 1024), "more than 16 MiB"),
+        (200, b" " * (17 * 1024 * 1024), "more than 8 MiB"),
     ],
 )
 def test_what_is_no_reading_is_named_in_one_sentence(status, body, words):

@@ -61,6 +61,19 @@ def test_long_texts_are_cut():
     )
 
 
+@given(
+    st.integers(0, 3 * LONGEST_TEXT),
+    st.integers(LONGEST_TEXT - 3, LONGEST_TEXT + 3),
+    st.integers(0, 3 * LONGEST_TEXT),
+)
+def test_a_text_is_cut_wherever_it_stands(before, length, after):
+    entries = {"hostname": "x" * length, "driver_version": "7"}
+    data = json.dumps({"a": ["y"] * (before // 5), **entries, "z": ["y"] * (after // 5)})
+    found = foreign_summary(data.encode())
+    assert len(found.hostname) == min(length, LONGEST_TEXT)
+    assert found.driver_version == "7"
+
+
 @given(st.text(max_size=50))
 def test_whatever_a_name_is_it_comes_out_printable(name):
     found = foreign_summary(json.dumps({"hostname": name}).encode()).hostname

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from cluster_tools import WALL, Clock, a_config, a_gpu, a_process, a_snapshot, an_entry
@@ -148,6 +151,30 @@ def test_one_machine_under_two_names_is_flagged_on_both_and_counted_once():
     assert "lists the same GPUs as one" in second.notes[0]
     assert (len(first.gpus), len(second.gpus)) == (2, 2)
     assert status.totals.gpus.total == 2
+
+
+def test_a_thousand_entries_that_lead_to_one_machine_cost_no_more_than_a_thousand_machines():
+    def seconds(gpus: Callable[[int], list[Gpu]]) -> float:
+        records = [
+            Host(an_entry(f"h{number}", number)).answers(*gpus(number)).record
+            for number in range(1200)
+        ]
+        began = time.process_time()
+        status = build(records, config=CONFIG, now=Host().now(), revision="r-1")
+        assert len(status.hosts) == 1200
+        return time.process_time() - began
+
+    one = [a_gpu(index) for index in range(8)]
+    machine = seconds(lambda _: one)
+    machines = seconds(lambda n: [a_gpu(index, uuid=f"{n}-{index}") for index in range(8)])
+    assert machine < 3 * machines + 0.1
+
+
+def test_the_twins_are_named_up_to_four_and_then_counted():
+    hosts = [Host(an_entry(f"h{n}", n)).answers(a_gpu(0)) for n in range(7)]
+    notes = [host.notes[0] for host in hosts[0].status(*hosts[1:]).hosts]
+    assert "the same GPUs as h1, h2, h3, h4 and 2 more:" in notes[0]
+    assert "the same GPUs as h0, h1, h2, h3 and 2 more:" in notes[6]
 
 
 def missed(index: int, uuid: str) -> Gpu:

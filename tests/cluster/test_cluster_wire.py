@@ -288,7 +288,7 @@ def test_a_wrong_token_is_told_apart_from_a_missing_one(tmp_path):
         (
             http(gzip.compress(bytes(100 * 2**20)), "200 OK", "Content-Encoding: gzip"),
             "bad answer",
-            "more than 16 MiB",
+            "unpacks to 200 times its size",
         ),
         (
             http(an_unchanged_answer("a-9", 1.0)),
@@ -305,6 +305,11 @@ def test_a_wrong_token_is_told_apart_from_a_missing_one(tmp_path):
             http(enveloped(array([string(b"r"), string(b"{}"), string(b"%%%")]))),
             "bad answer",
             "a detail that is not base64",
+        ),
+        (
+            http(enveloped(array([string(b"r"), string(b"{}"), string(b"QUJD" * 600_000)]))),
+            "bad answer",
+            "a detail of more than 2 MiB",
         ),
         (
             http(enveloped(array([string(b"r"), string(b'{"gpus": [{"index": "a"}]}'), EMPTY]))),
@@ -347,7 +352,7 @@ def test_an_answer_of_60_megabytes_is_given_up_at_the_limit(with_length):
             sent += 2**16
 
     error = against(behave, _poll_failure)
-    assert "more than 16 MiB" in str(error)
+    assert "more than 8 MiB" in str(error)
     assert sent < 2 * MAX_BYTES
 
 
@@ -487,6 +492,31 @@ def test_an_unreadable_token_file_stops_the_start(tmp_path):
             Connections(a_config(token_file=tmp_path / "missing"))
 
     asyncio.run(run())
+
+
+def test_a_host_that_is_no_agent_is_asked_without_the_token(tmp_path):
+    tokens = tmp_path / "token"
+    tokens.write_text("s3cret-token\n")
+    tokens.chmod(0o600)
+    asked: list[dict[str, str]] = []
+
+    async def behave(reader, writer):
+        while True:
+            headers, _ = await read_request(reader)
+            asked.append(headers)
+            writer.write(http(b'{"gpus": []}'))
+
+    async def both(source: XmlRpcSource) -> tuple[int, str | None, bytes]:
+        connections = source._connections
+        await connections.post(source._url, b"x", source)
+        return await connections.get(source._url.replace("/RPC2", "/gpu_status?a=b"), source)
+
+    assert against(behave, both, token_file=tokens) == (200, "OK", b'{"gpus": []}')
+    assert [headers["request"] for headers in asked] == [
+        "POST /RPC2 HTTP/1.1",
+        "GET /gpu_status?a=b HTTP/1.1",
+    ]
+    assert [headers.get("authorization") for headers in asked] == ["Bearer s3cret-token", None]
 
 
 def test_the_token_is_in_no_sentence(tmp_path):

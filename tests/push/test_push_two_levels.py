@@ -30,7 +30,8 @@ from gpumon.cluster.relayed import MOST_HOPS, Relayed
 from gpumon.cluster.sources import server as server_module
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.build import open_sources
-from gpumon.cluster.sources.server import ServerConnections, ServerSource
+from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.server import ServerSource
 from gpumon.cluster.status import ClusterStatus
 from gpumon.config import HostEntry
 from gpumon.errors import SourceError
@@ -286,8 +287,8 @@ def test_a_reload_keeps_the_hosts_of_another_server():
 async def poll(body: bytes, *headers: str) -> ClusterStatus:
     async with listening(saying(http(body, "200 OK", *headers))) as port:
         entry = other("north", port)
-        connections = ServerConnections(a_config(entry))
-        source = ServerSource(entry, connections)
+        connections = Connections(a_config(entry))
+        source = ServerSource(entry, connections, 2.0)
         try:
             return (await source.poll()).relayed.status
         finally:
@@ -328,10 +329,10 @@ def test_what_is_no_status_of_a_server_is_a_bad_answer():
 
 def test_a_server_that_is_not_there_and_one_that_is_none_say_what_was_found():
     async def ask(port: int) -> str:
-        connections = ServerConnections(a_config(other("north", port)))
+        connections = Connections(a_config(other("north", port)))
         try:
             with pytest.raises(SourceError) as caught:
-                await ServerSource(other("north", port), connections).poll()
+                await ServerSource(other("north", port), connections, 2.0).poll()
             return str(caught.value)
         finally:
             await connections.close()
@@ -362,8 +363,8 @@ def test_text_of_another_server_is_cleaned():
 def test_bombs_and_floods_are_cut_off(monkeypatch):
     monkeypatch.setattr(server_module, "MAX_STATUS_BYTES", 1024 * 1024)
     bomb = gzip.compress(b" " * 5_000_000)
-    assert "more than 1 MiB" in str(refused(bomb, "Content-Encoding: gzip"))
-    assert "more than 1 MiB" in str(refused(b" " * 2_000_000))
+    assert "unpacks to 200 times its size" in str(refused(bomb, "Content-Encoding: gzip"))
+    assert "more than 1 MiB" in str(refused(b" " * 2_500_000))
     assert "compression is broken" in str(refused(b"no gzip", "Content-Encoding: gzip"))
     cut = gzip.compress(status_with())[:-20]
     assert "cut short" in str(refused(cut, "Content-Encoding: gzip"))

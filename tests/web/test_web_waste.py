@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from web_client import get, page, site
 from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
 
@@ -154,3 +155,16 @@ def test_an_error_of_a_host_whose_gpus_are_not_read_stays_an_error(trouble):
     app = site(cluster([one]))
     assert page(app, "/").row("gpu-1")[-1].split() == ["4s", "error"]
     assert '<p class="problem">Something' in get(app, "/host/gpu-1").text
+
+
+def test_a_fault_of_one_machine_under_two_names_stands_there_once():
+    one = host("gpu-1", [gpu(0, "fault", reason="lost"), gpu(1, "idle", since=NOW - HOUR)])
+    two = structs.replace(one, name="gpu-2")
+    found = rows(one, two)
+    assert [(row.kind, row.host, row.gpus) for row in found] == [
+        ("fault", "gpu-1", [0]),
+        ("idle", "gpu-1", [1]),
+    ]
+    silent = structs.replace(one, state="stale", reason="refused: words", reason_kind="refused")
+    kinds = [(row.kind, row.host) for row in rows(silent, two)]
+    assert kinds == [("fault", "gpu-2"), ("idle", "gpu-2"), ("stale", "gpu-1")]

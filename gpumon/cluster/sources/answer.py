@@ -7,8 +7,11 @@ import zlib
 
 from gpumon.http.xmlrpc import ARRAY, ENVELOPE, STRING, UNKNOWN_METHOD
 
-MAX_BYTES = 16 * 1024 * 1024
-"""Of an answer, before and after decompression. 16 GPUs full of processes need a fifth of it."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Of an answer, before and after decompression. 16 GPUs full of processes need half of it."""
+MOST_SWELLING = 200
+"""So many times its size an answer may have when it is unpacked; what agents say packs by 20."""
+PIECE_BYTES = 1024
 MAX_PARSED_BYTES = 1024 * 1024
 """Of an answer that has to go through the XML parser, which would hold up the other hosts."""
 
@@ -43,27 +46,36 @@ class Faulty(Exception):
         self.text = text
 
 
-def unpacked(body: bytes, encoding: str) -> bytes:
-    """Return the body without its Content-Encoding (somebody on the way may compress it)."""
+def unpacked(body: bytes, encoding: str, most: int = MAX_BYTES) -> bytes:
+    """Return the body, at most `most` bytes, without its Content-Encoding.
+
+    Somebody on the way may compress what was sent plain.
+    """
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise Unexpected("an answer in an encoding that was not asked for")
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, whichever it is
+    data = bytearray()
     try:
-        data = inflater.decompress(body, MAX_BYTES + 1)
+        # Piece by piece: a bomb shows by its first kilobyte, and the other hosts wait for us.
+        for at in range(0, len(body), PIECE_BYTES):
+            found = inflater.decompress(body[at : at + PIECE_BYTES])
+            data += found
+            if len(found) > MOST_SWELLING * PIECE_BYTES:
+                raise Unexpected(f"an answer that unpacks to {MOST_SWELLING} times its size")
+            if len(data) > most:
+                raise too_large(most)
     except zlib.error as error:
         raise Unexpected("an answer whose compression is broken") from error
-    if len(data) > MAX_BYTES:
-        raise too_large()
     if not inflater.eof:
         raise Unexpected("an answer cut short")
-    return data
+    return bytes(data)
 
 
-def too_large() -> Unexpected:
-    """Return what to raise for an answer beyond MAX_BYTES."""
-    return Unexpected(f"an answer of more than {MAX_BYTES // 2**20} MiB")
+def too_large(most: int = MAX_BYTES) -> Unexpected:
+    """Return what to raise for an answer of more than `most` bytes."""
+    return Unexpected(f"an answer of more than {most // 2**20} MiB")
 
 
 def texts(body: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ from gpumon.cluster.sources.base import Source
 from gpumon.cluster.sources.connections import Connections
 from gpumon.cluster.sources.nvgpu import NvgpuSource
 from gpumon.cluster.sources.self_host import SelfSource
-from gpumon.cluster.sources.server import ServerConnections, ServerSource
+from gpumon.cluster.sources.server import ServerSource
 from gpumon.cluster.sources.simulated import SimulatedSource
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.config import Config, HostEntry
@@ -27,15 +27,16 @@ def make_source(
     number: int,
     *,
     connections: Connections,
-    servers: ServerConnections | None = None,
     logins: Logins | None = None,
     supervisor: Supervisor | None = None,
     seed: int = 0,
     patience: float = 0.0,
+    timeout: float = 2.0,
 ) -> Source:
     """Return the source of one entry. `number` (from 0) and `seed` shape a simulated host.
 
     `patience`: so many seconds `self` may wait for its first sample, within a poll's deadline.
+    `timeout`: that deadline, which holds for what is fetched beside polls too.
     Raises ValueError for `self` without the supervisor that samples this machine.
     """
     if entry.source == "self":
@@ -45,9 +46,7 @@ def make_source(
     if entry.source == "simulated":
         return SimulatedSource(SimulatedHost(entry.name, number, seed))
     if entry.source == "gpumon":
-        if servers is None:
-            raise ValueError("another server needs the connections to servers")
-        return ServerSource(entry, servers)
+        return ServerSource(entry, connections, timeout)
     if entry.source == "ssh":
         if logins is None:
             raise ValueError("an entry ssh:// needs the server's logins")
@@ -87,7 +86,7 @@ async def open_sources(
     Raises StartError where the token file or a certificate can't be used.
     """
     logins = open_logins(config)
-    connections, servers = Connections(config), ServerConnections(config)
+    connections = Connections(config)
     sources: dict[str, Source] = {}
     try:
         for number, entry in enumerate(config.hosts):
@@ -97,17 +96,16 @@ async def open_sources(
                 entry,
                 number,
                 connections=connections,
-                servers=servers,
                 logins=logins,
                 supervisor=supervisor,
                 seed=seed,
                 patience=config.rpc_timeout / 2,
+                timeout=config.rpc_timeout,
             )
         yield sources
     finally:
         for source in sources.values():
             await source.close()
-        await servers.close()
         await connections.close()
         if logins is not None:
             await logins.close()

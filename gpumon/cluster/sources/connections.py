@@ -1,15 +1,22 @@
-"""What all XML-RPC sources share: one HTTP session, TLS, the token, the resolver."""
+"""What all sources that speak HTTP share: kept connections, TLS, the token, the resolver."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
-from typing import Protocol
+import asyncio
+import errno
+import resource
+import socket
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
-import aiohttp
+from aiohappyeyeballs import start_connection
 
 from gpumon.cluster.sources import answer
-from gpumon.cluster.sources.resolver import Resolver
+from gpumon.cluster.sources.exchange import Answered, Asker, ClosedError, Exchange
+from gpumon.cluster.sources.resolver import Addresses, Resolver
 from gpumon.config import Config, TlsConfig
 from gpumon.http.auth import Tokens
 from gpumon.http.tls import client_context
@@ -17,113 +24,233 @@ from gpumon.version import __version__
 
 KEPT_SECONDS = 25.0
 """An unused connection is kept this long; agents close theirs after 30 s."""
+NEXT_ADDRESS_SECONDS = 0.25
+"""The next address of a name is tried beside the one before after this time (RFC 8305)."""
+
+_FILES_FOR_ALL_ELSE = 0.5
+"""Share of the open files that kept connections leave to polls that run, pages and the rest."""
 
 
-class Asker(Protocol):
-    """Whoever asks: told how far the request has come, for the sentence when it is cut off."""
+class _Way(NamedTuple):
+    """Where a URL leads."""
 
-    step: str
-    """One of "name", "connecting", "waiting", "reading"."""
-    reused: bool
-    """Whether the connection had been used before."""
+    host: str
+    port: int
+    tls: bool
+    family: int | None
+    """Of an IP address; None: a name, to be looked up."""
+    head: bytes
+    """Of a request, from its path on to the line with its length."""
+
+
+class HandshakeError(OSError):
+    """TLS could not be agreed on; the cause says why."""
 
 
 class Connections:
     """One per server. Made within a running loop; close it at the end."""
 
-    def __init__(self, config: Config, resolver: Resolver | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        resolver: Resolver | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises SetupError where the token file or a certificate can't be used."""
         token = None if config.token_file is None else Tokens.load(config.token_file).first
         self.has_token = token is not None
-        # Not a header of the session: hosts of other kinds are not to see it.
-        self._for_agents = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._agents_only = b"content-type: text/xml\r\n"
+        if token is not None:
+            self._agents_only += f"authorization: Bearer {token}\r\n".encode()
         speaks_tls = any(entry.tls for entry in config.hosts)
-        headers = {
-            "Content-Type": "text/xml",
-            # poll() is packed already.
-            "Accept-Encoding": "identity",
-            "User-Agent": f"gpumon/{__version__}",
-        }
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                use_dns_cache=False,
-                resolver=resolver or Resolver(),
-                ssl=client_context(config.tls or TlsConfig()) if speaks_tls else True,
-                keepalive_timeout=KEPT_SECONDS,
-            ),
-            headers=headers,
-            # The poller's deadline covers everything; a second one would only blur the reason.
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trace_configs=[_tracing()],
-        )
+        self._timeout = config.rpc_timeout
+        self._tls = client_context(config.tls or TlsConfig()) if speaks_tls else None
+        self._resolver = resolver or Resolver()
+        self._clock = clock
+        self._ways: dict[str, _Way] = {}
+        self._idle: dict[_Way, list[Exchange]] = {}
+        self._open: set[Exchange] = set()
+        self._most_kept = most_kept()
 
     async def post(self, url: str, body: bytes, asker: Asker) -> tuple[int, str | None, bytes]:
-        """Return HTTP status, its words and, with status 200, the body.
+        """Call an agent; return HTTP status, its words and, with status 200, the body.
 
-        Raises aiohttp.ClientError, OSError or answer.Unexpected.
+        Raises OSError or answer.Unexpected.
         """
-        asker.step, asker.reused = "connecting", False
-        async with self._session.post(
-            url,
-            data=body,
-            headers=self._for_agents,
-            allow_redirects=False,
-            trace_request_ctx=asker,
-        ) as response:
-            return await _read(response, asker)
+        found = await self._asked(url, b"POST", self._agents_only, body, asker)
+        return found.status, found.reason, _unpacked(found)
 
     async def get(self, url: str, asker: Asker) -> tuple[int, str | None, bytes]:
-        """Return the same of a GET, which carries no token. Raises the same."""
-        asker.step, asker.reused = "connecting", False
-        async with self._session.get(
-            url, allow_redirects=False, trace_request_ctx=asker
-        ) as response:
-            return await _read(response, asker)
+        """Return the same of a GET, for hosts that are no agents: it carries no token."""
+        found = await self._asked(url, b"GET", b"", b"", asker)
+        return found.status, found.reason, _unpacked(found)
+
+    async def fetch(self, url: str, asker: Asker, *, etag: str | None, most: int) -> Answered:
+        """Return the answer to a conditional GET, packed as it came, of at most `most` bytes.
+
+        It carries no token. Raises OSError or answer.Unexpected.
+        """
+        head = b"accept: application/json\r\n"
+        if etag is not None:
+            head += b"if-none-match: %b\r\n" % etag.encode("latin-1", "ignore")
+        return await self._asked(url, b"GET", head, b"", asker, most=most, packed=True)
 
     async def close(self) -> None:
-        await self._session.close()
+        """Close all connections and stop waiting for lookups."""
+        for exchange in list(self._open):
+            exchange.close()
+        await self._resolver.close()
+        await asyncio.sleep(0)  # transports close in the loop's next turn
+
+    async def _asked(
+        self,
+        url: str,
+        method: bytes,
+        head: bytes,
+        body: bytes,
+        asker: Asker,
+        *,
+        most: int = answer.MAX_BYTES,
+        packed: bool = False,
+    ) -> Answered:
+        way = self._ways.get(url) or self._find_way(url)
+        # poll() is packed already.
+        head += b"accept-encoding: %b\r\n" % (b"gzip" if packed else b"identity")
+        request = b"%b %b%bcontent-length: %d\r\n\r\n%b" % (
+            method, way.head, head, len(body), body,
+        )  # fmt: skip
+        asker.step, asker.reused = "connecting", False
+        kept = self._kept(way)
+        if kept is not None:
+            asker.step, asker.reused = "waiting", True
+            try:
+                return await self._over(kept, way, request, asker, most)
+            except (ClosedError, ConnectionResetError, BrokenPipeError):
+                # The agent closed the kept connection meanwhile, which says nothing about it.
+                asker.step, asker.reused = "connecting", False
+        return await self._over(await self._connected(way, asker), way, request, asker, most)
+
+    async def _over(
+        self, exchange: Exchange, way: _Way, request: bytes, asker: Asker, most: int
+    ) -> Answered:
+        asker.step = "waiting"
+        found = await exchange.ask(request, asker, most)
+        self._keep(exchange, way)
+        return found
+
+    def _find_way(self, url: str) -> _Way:
+        parts = urlsplit(url)
+        tls = parts.scheme == "https"
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = [
+            f"{target} HTTP/1.1",
+            f"host: {parts.netloc.rpartition('@')[2]}",
+            f"user-agent: gpumon/{__version__}",
+        ]
+        head = "".join(f"{line}\r\n" for line in lines).encode()
+        port = parts.port or (443 if tls else 80)
+        host = parts.hostname or ""
+        way = self._ways[url] = _Way(host, port, tls, _family(host), head)
+        return way
+
+    # ---- Connections that are kept ----
+
+    def _kept(self, way: _Way) -> Exchange | None:
+        idle = self._idle.get(way)
+        while idle:
+            exchange = idle.pop()
+            if exchange.usable and self._clock() - exchange.kept_since < KEPT_SECONDS:
+                return exchange
+            exchange.close()
+        return None
+
+    def _keep(self, exchange: Exchange, way: _Way) -> None:
+        if not exchange.usable:
+            return
+        if len(self._open) > self._most_kept:
+            exchange.close()
+            return
+        exchange.kept_since = self._clock()
+        self._idle.setdefault(way, []).append(exchange)
+
+    def _too_many_files(self) -> None:
+        """Close what is not in use, and keep less from now on."""
+        self._most_kept = min(self._most_kept, len(self._open)) // 2
+        for idle in self._idle.values():
+            for exchange in idle:
+                exchange.close()
+        self._idle.clear()
+
+    # ---- New connections ----
+
+    async def _connected(self, way: _Way, asker: Asker) -> Exchange:
+        try:
+            return await self._connect(way, asker)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._too_many_files()
+            raise
+
+    async def _connect(self, way: _Way, asker: Asker) -> Exchange:
+        addresses = await self._addresses(way, asker)
+        sock = await start_connection(
+            [
+                (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, way.port))
+                for family, address in addresses
+            ],
+            happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
+            interleave=1,
+        )
+        loop = asyncio.get_running_loop()
+        if not way.tls:
+            _, exchange = await loop.create_connection(self._new, sock=sock)
+            return self._opened(exchange)
+        try:
+            _, exchange = await loop.create_connection(
+                self._new,
+                sock=sock,
+                ssl=self._tls,
+                server_hostname=way.host,
+                # No poll waits that long; this is for the connection that one was cut off from.
+                ssl_handshake_timeout=self._timeout,
+            )
+        except OSError as error:
+            raise HandshakeError("the TLS handshake failed") from error
+        return self._opened(exchange)
+
+    async def _addresses(self, way: _Way, asker: Asker) -> Addresses:
+        if way.family is not None:
+            return [(way.family, way.host)]
+        asker.step = "name"
+        addresses = await self._resolver.addresses(way.host)
+        asker.step = "connecting"
+        return addresses
+
+    def _new(self) -> Exchange:
+        return Exchange(self._open.discard)
+
+    def _opened(self, exchange: Exchange) -> Exchange:
+        if exchange.usable:
+            self._open.add(exchange)
+        return exchange
 
 
-async def _read(response: aiohttp.ClientResponse, asker: Asker) -> tuple[int, str | None, bytes]:
-    if response.status != 200:
-        return response.status, response.reason, b""
-    asker.step = "reading"
-    encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    return 200, None, answer.unpacked(await _limited(response), encoding)
+def _unpacked(found: Answered) -> bytes:
+    return answer.unpacked(found.body, found.encoding) if found.status == 200 else b""
 
 
-async def _limited(response: aiohttp.ClientResponse) -> bytes:
-    """Return the body as it came, and not a byte more than MAX_BYTES of it into memory."""
-    length = response.content_length
-    if length is not None and length > answer.MAX_BYTES:
-        raise answer.too_large()
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > answer.MAX_BYTES:
-            raise answer.too_large()
-    return bytes(body)
+def _family(host: str) -> int | None:
+    """Return the family of an IP address; None for a name."""
+    try:
+        return socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        return None
 
 
-def _tracing() -> aiohttp.TraceConfig:
-    """Return hooks that write down in the asker how far its request has come."""
-
-    def at(step: str, *, reused: bool = False) -> Callable[..., Awaitable[None]]:
-        async def note(
-            _session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: object
-        ) -> None:
-            asker: Asker = context.trace_request_ctx
-            asker.step = step
-            asker.reused = reused
-
-        return note
-
-    trace = aiohttp.TraceConfig()
-    trace.on_dns_resolvehost_start.append(at("name"))
-    trace.on_dns_resolvehost_end.append(at("connecting"))
-    trace.on_connection_create_end.append(at("waiting"))
-    trace.on_connection_reuseconn.append(at("waiting", reused=True))
-    return trace
+def most_kept() -> int:
+    """Return how many connections may stay open between polls."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**30
+    return int(soft * (1 - _FILES_FOR_ALL_ELSE))

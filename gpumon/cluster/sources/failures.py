@@ -9,9 +9,9 @@ import errno
 import socket
 import ssl
 
-import aiohttp
-
 from gpumon.cluster.sources import answer
+from gpumon.cluster.sources.connections import HandshakeError
+from gpumon.cluster.sources.exchange import ClosedError
 from gpumon.errors import SourceError
 from gpumon.text import clean
 
@@ -21,11 +21,6 @@ _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 _CERTIFICATE_WANTED = "Does it ask for a certificate of this server? Then set tls.cert and tls.key"
 _AGENT_THERE = "Does gpumon's agent listen there? If it speaks TLS, write https:// in hosts"
-_NOT_HTTP = {
-    "SSH-": "an SSH banner",
-    "\\x15\\x03": "TLS, so its entry in hosts must begin with https://",
-    "<html": "an HTML page without HTTP",
-}
 
 
 def bad_answer(where: str, found: str, hint: str = answer.Unexpected.hint) -> SourceError:
@@ -104,40 +99,31 @@ _STEPS = {
 
 
 def way_failed(
-    error: aiohttp.ClientError | OSError, where: str, *, tls: bool, who: str = "'gpumon agent'"
+    error: OSError, where: str, *, tls: bool, who: str = "'gpumon agent'"
 ) -> SourceError:
-    """Say what an error of resolution, connection, TLS or HTTP means; `who` should listen there."""
-    cause = getattr(error, "os_error", None) or error
-    if isinstance(cause, socket.gaierror):
+    """Say what an error of resolution, connection or TLS means; `who` should listen there."""
+    if isinstance(error, socket.gaierror):
+        found = clean(error.strerror, 80)
+        if error.errno == socket.EAI_AGAIN:
+            hint = "Is its name server up?"
+        else:
+            hint = "Correct it in hosts or in DNS"
         return SourceError(
-            "name not found",
-            f"name not found: {where} has no address ({clean(cause.strerror, 80)}). "
-            "Correct it in hosts or in DNS",
+            "name not found", f"name not found: {where} has no address ({found}). {hint}"
         )
-    if isinstance(cause, ssl.SSLError) or (
-        tls and isinstance(error, aiohttp.ClientConnectorError) and _is_reset(cause)
-    ):
-        return _tls_failed(cause, where)
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return bad_answer(where, "an answer cut short")
-    if isinstance(error, aiohttp.ClientResponseError):
-        text = error.message
-        found = [words for mark, words in _NOT_HTTP.items() if mark in text]
-        return bad_answer(where, found[0] if found else "something that is not HTTP")
-    if isinstance(error, aiohttp.ServerDisconnectedError) or _is_reset(cause):
+    if isinstance(error, HandshakeError):
+        return _tls_failed(error.__cause__, where)
+    if isinstance(error, ssl.SSLError):
+        return _tls_failed(error, where)
+    if isinstance(error, ClosedError) or error.errno in _RESET:
         # So ends, with TLS 1.3, a connection on which the client should have shown a certificate.
         # And so one that speaks TLS, when it is asked without.
         hint = _CERTIFICATE_WANTED if tls else _AGENT_THERE
         return bad_answer(where, "a connection closed without an answer", hint)
-    return _not_reached(cause, where, who)
+    return _not_reached(error, where, who)
 
 
-def _is_reset(error: BaseException) -> bool:
-    # aiohttp passes some on by number only.
-    return isinstance(error, ConnectionResetError) or getattr(error, "errno", None) in _RESET
-
-
-def _tls_failed(error: BaseException, where: str) -> SourceError:
+def _tls_failed(error: BaseException | None, where: str) -> SourceError:
     if isinstance(error, ssl.SSLCertVerificationError):
         what = (
             f"the certificate of {where} is not accepted ({clean(error.verify_message, 120)}). "
@@ -158,8 +144,8 @@ def _words(error: ssl.SSLError) -> str:
     return clean((error.reason or str(error)).replace("_", " ").lower(), 80)
 
 
-def _not_reached(error: BaseException, where: str, who: str) -> SourceError:
-    number = error.errno if isinstance(error, OSError) else None
+def _not_reached(error: OSError, where: str, who: str) -> SourceError:
+    number = error.errno
     if number == errno.ECONNREFUSED:
         return SourceError(
             "refused",

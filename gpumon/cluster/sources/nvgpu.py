@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import aiohttp
-
 from gpumon.cluster.sources import answer, failures
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.connections import Connections
@@ -51,17 +49,11 @@ class NvgpuSource:
     async def poll(self) -> Reading:
         """Return the agent's reading. Raises SourceError."""
         try:
-            try:
-                status, _, body = await self._connections.get(self._url, self)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # A kept connection that the agent closed meanwhile says nothing about the agent.
-                if not self.reused:
-                    raise
-                status, _, body = await self._connections.get(self._url, self)
+            status, _, body = await self._connections.get(self._url, self)
             if status != 200:
                 raise _bad_status(self._where, status)
             return reading(body)
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise failures.way_failed(error, self._where, tls=self._tls, who=_WHO) from error
         except answer.Unexpected as error:
             raise _bad_answer(self._where, str(error)) from error

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 FRESH_SECONDS = 60.0
 """Known addresses are looked up again after this time."""
 USABLE_SECONDS = 3600.0
@@ -23,16 +21,17 @@ USABLE_SECONDS = 3600.0
 MOST_THREADS = 64
 
 Lookup = Callable[..., list[Any]]
+Addresses = list[tuple[int, str]]
+"""Family and address."""
 
 
 class _Known(NamedTuple):
-    addresses: list[tuple[int, str]]
-    """Family and address."""
+    addresses: Addresses
     at: float
 
 
-class Resolver(AbstractResolver):
-    """Looks up host names for aiohttp, with `lookup` (the system's getaddrinfo by default)."""
+class Resolver:
+    """Looks up host names with `lookup` (the system's getaddrinfo by default)."""
 
     def __init__(
         self, lookup: Lookup = socket.getaddrinfo, clock: Callable[[], float] = time.monotonic
@@ -40,12 +39,10 @@ class Resolver(AbstractResolver):
         self._lookup = lookup
         self._clock = clock
         self._known: dict[str, _Known] = {}
-        self._running: dict[str, asyncio.Task[list[tuple[int, str]]]] = {}
+        self._running: dict[str, asyncio.Task[Addresses]] = {}
         self._threads = asyncio.Semaphore(MOST_THREADS)
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    async def addresses(self, host: str) -> Addresses:
         """Return the addresses of `host`. Raises OSError (socket.gaierror) where it has none."""
         known = self._known.get(host)
         age = None if known is None else self._clock() - known.at
@@ -53,23 +50,23 @@ class Resolver(AbstractResolver):
             running = self._running.get(host) or self._start(host)
             if known is None or age is None or age > USABLE_SECONDS:
                 # Shielded: the lookup goes on for the next poll when this one's time is over.
-                return _results(host, port, family, await asyncio.shield(running))
+                return await asyncio.shield(running)
         assert known is not None
-        return _results(host, port, family, known.addresses)
+        return known.addresses
 
-    def _start(self, host: str) -> asyncio.Task[list[tuple[int, str]]]:
+    def _start(self, host: str) -> asyncio.Task[Addresses]:
         task = asyncio.get_running_loop().create_task(self._look_up(host))
         self._running[host] = task
         task.add_done_callback(lambda done: self._ended(host, done))
         return task
 
-    def _ended(self, host: str, task: asyncio.Task[list[tuple[int, str]]]) -> None:
+    def _ended(self, host: str, task: asyncio.Task[Addresses]) -> None:
         del self._running[host]
         # Asking for the exception counts as having seen it: perhaps nobody waits any more.
         if not task.cancelled() and task.exception() is None:
             self._known[host] = _Known(task.result(), self._clock())
 
-    async def _look_up(self, host: str) -> list[tuple[int, str]]:
+    async def _look_up(self, host: str) -> Addresses:
         async with self._threads:
             loop = asyncio.get_running_loop()
             answer: asyncio.Future[list[Any]] = loop.create_future()
@@ -99,26 +96,11 @@ class Resolver(AbstractResolver):
             except RuntimeError as error:
                 raise OSError(f"no thread to look up {host}: {error}") from error
             rows = await answer
+        if not rows:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
         return [(family, address[0]) for family, _, _, _, address in rows]
 
     async def close(self) -> None:
         """Stop waiting for lookups; their threads end by themselves."""
         for task in list(self._running.values()):
             task.cancel()
-
-
-def _results(
-    host: str, port: int, family: int, addresses: list[tuple[int, str]]
-) -> list[ResolveResult]:
-    return [
-        ResolveResult(
-            hostname=host,
-            host=address,
-            port=port,
-            family=found,
-            proto=socket.IPPROTO_TCP,
-            flags=socket.AI_NUMERICHOST,
-        )
-        for found, address in addresses
-        if family in (socket.AF_UNSPEC, found)
-    ]

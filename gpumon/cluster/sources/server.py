@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import zlib
 from contextlib import suppress
 from typing import NamedTuple
 
-import aiohttp
 import msgspec
 
 from gpumon.cluster.links import segment
 from gpumon.cluster.relayed import Relayed
-from gpumon.cluster.sources import failures
+from gpumon.cluster.sources import answer, failures
 from gpumon.cluster.sources.base import MAX_DETAIL_BYTES, Reading
-from gpumon.cluster.sources.resolver import Resolver
+from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.exchange import Answered
 from gpumon.cluster.sources.trust import TooNew, foreign_host_detail, foreign_status
 from gpumon.cluster.status import ClusterStatus
-from gpumon.config import Config, HostEntry, TlsConfig
+from gpumon.config import HostEntry
 from gpumon.errors import SourceError
-from gpumon.http.tls import client_context
 from gpumon.model import SCHEMA, HostSnapshot
 from gpumon.summary import HostSummary
 from gpumon.text import clean
-from gpumon.version import __version__
 
 MAX_STATUS_BYTES = 32 * 1024 * 1024
 """Of `/status.json`, before and after decompression: some thousand hosts of eight GPUs."""
@@ -35,74 +32,25 @@ MOST_FETCHES = 4
 """So many are fetched from one server at a time."""
 
 
-class Got(NamedTuple):
-    """An HTTP answer."""
+class _Fetch:
+    """One request on its way, told how far it has come."""
 
-    status: int
-    etag: str | None
-    body: bytes
-
-
-class _Odd(Exception):
-    """An answer that no server of gpumon's gives. `str()` says what was found."""
-
-
-class ServerConnections:
-    """The HTTP session to other servers. Unlike that to agents it sends no token to anybody."""
-
-    def __init__(self, config: Config) -> None:
-        """Raises SetupError where a certificate can't be used."""
-        self.timeout = config.rpc_timeout
-        servers = [entry for entry in config.hosts if entry.source == "gpumon"]
-        self._session: aiohttp.ClientSession | None = None
-        if servers:
-            speaks_tls = any(entry.tls for entry in servers)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    use_dns_cache=False,
-                    resolver=Resolver(),
-                    ssl=client_context(config.tls or TlsConfig()) if speaks_tls else True,
-                ),
-                headers={
-                    "Accept": "application/json",
-                    "Accept-Encoding": "gzip",
-                    "User-Agent": f"gpumon/{__version__}",
-                },
-                timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-
-    async def get(self, url: str, etag: str | None, most: int) -> Got:
-        """Return the answer, its body unpacked. Raises aiohttp.ClientError, OSError or _Odd."""
-        assert self._session is not None
-        headers = {} if etag is None else {"If-None-Match": etag}
-        async with self._session.get(url, headers=headers, allow_redirects=False) as response:
-            if response.status != 200:
-                return Got(response.status, None, b"")
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > most:
-                    raise _too_large(most)
-            encoding = response.headers.get("Content-Encoding", "").strip().lower()
-            return Got(200, response.headers.get("ETag"), _unpacked(bytes(body), encoding, most))
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+    def __init__(self) -> None:
+        self.step = "connecting"
+        self.reused = False
 
 
 class ServerSource:
     """One other server."""
 
-    def __init__(self, entry: HostEntry, connections: ServerConnections) -> None:
+    def __init__(self, entry: HostEntry, connections: Connections, timeout: float) -> None:
+        """`timeout`: seconds that the detail of one host may take."""
         self._where = entry.address
         self._tls = entry.tls
         host = f"[{entry.host}]" if ":" in entry.host else entry.host
         self._url = f"{'https' if entry.tls else 'http'}://{host}:{entry.port}{entry.path}"
         self._connections = connections
+        self._timeout = timeout
         self._etag: str | None = None
         self._status: ClusterStatus | None = None
         self._details = DetailCache(self)
@@ -124,15 +72,21 @@ class ServerSource:
         relayed = Relayed(status=self._status, details=self._details)
         return Reading(summary=HostSummary(), packed=b"", relayed=relayed)
 
-    async def get(self, path: str, etag: str | None, most: int) -> Got:
-        """Return what lies below the front page, status 200 or 304. Raises SourceError."""
+    async def get(self, path: str, etag: str | None, most: int) -> Answered:
+        """Return what lies below the front page, unpacked, status 200 or 304.
+
+        Raises SourceError.
+        """
         try:
-            got = await self._connections.get(f"{self._url}/{path}", etag, most)
-        except _Odd as error:
+            url = f"{self._url}/{path}"
+            got = await self._connections.fetch(url, _Fetch(), etag=etag, most=most)
+            if got.status == 200:
+                return got._replace(body=answer.unpacked(got.body, got.encoding, most))
+        except answer.Unexpected as error:
             raise self._bad(str(error)) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise self._unreached(error) from error
-        if got.status == 200 or (got.status == 304 and etag is not None):
+        if got.status == 304 and etag is not None:
             return got
         if got.status in (401, 403):
             raise SourceError(
@@ -145,15 +99,13 @@ class ServerSource:
     async def detail(self, host: str) -> HostSnapshot | None:
         """Return the whole last reading of one of its hosts. Raises SourceError."""
         path = f"host/{segment(host)}.json"
-        got = await asyncio.wait_for(
-            self.get(path, None, MAX_DETAIL_BYTES), self._connections.timeout
-        )
+        got = await asyncio.wait_for(self.get(path, None, MAX_DETAIL_BYTES), self._timeout)
         try:
             return foreign_host_detail(got.body)
         except ValueError as error:
             raise self._bad(f"a detail that can't be read ({error})") from error
 
-    def _unreached(self, error: aiohttp.ClientError | OSError) -> SourceError:
+    def _unreached(self, error: OSError) -> SourceError:
         """Say the same as of an agent, but for what to do."""
         failure = failures.way_failed(error, self._where, tls=self._tls)
         if failure.kind == "tls":
@@ -255,24 +207,3 @@ class DetailCache:
 
 
 _UNDER_WAY = "the details of this host are with its server and on their way: look again in a moment"
-
-
-def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    if encoding in ("", "identity"):
-        return body
-    if encoding not in ("gzip", "x-gzip"):
-        raise _Odd("an answer in an encoding that was not asked for")
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        data = inflater.decompress(body, most + 1)
-    except zlib.error as error:
-        raise _Odd("an answer whose compression is broken") from error
-    if len(data) > most:
-        raise _too_large(most)
-    if not inflater.eof:
-        raise _Odd("an answer cut short")
-    return data
-
-
-def _too_large(most: int) -> _Odd:
-    return _Odd(f"an answer of more than {most // 2**20} MiB")

@@ -152,10 +152,13 @@ class Connection:
         except (OSError, ValueError) as error:
             raise Unusable(f"{logins.known_hosts} can't be read: {error}") from error
         self.step = "name"
-        found = await logins.resolver.resolve(entry.host, entry.port)
+        found = await logins.resolver.addresses(entry.host)
         self.step = "connecting"
         wire = await aiohappyeyeballs.start_connection(
-            [(row["family"], socket.SOCK_STREAM, row["proto"], "", _address(row)) for row in found],
+            [
+                (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, entry.port))
+                for family, address in found
+            ],
             happy_eyeballs_delay=0.25,
         )
         self.step = "logging in"
@@ -205,8 +208,3 @@ class Connection:
         if connection is not None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(connection.wait_closed(), 1.0)
-
-
-def _address(row: object) -> tuple[str, int] | tuple[str, int, int, int]:
-    host, port = row["host"], row["port"]  # type: ignore[index]
-    return (host, port, 0, 0) if ":" in host else (host, port)

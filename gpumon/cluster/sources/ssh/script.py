@@ -69,10 +69,11 @@ main; exit 0
 _INSTANCES = "$most nvidia-smi -L </dev/null 2>&1\nend instances $?"
 
 # Only after a poll that did not end well: a driver that hangs must not collect one nvidia-smi after
-# the other, none of which can be killed.
+# the other, none of which can be killed. ps gives thousands of millions of seconds for a process that
+# seems to begin in the future, as one of this moment may.
 _GUARD = r"""
 old=$(ps -u "$(id -u)" -o etimes= -o args= 2>/dev/null |
-  awk '$1 > @SECONDS@ && index($0, "@QUERY_BEGINS@") { print $1; exit }')
+  awk '$1 > @SECONDS@ && $1 < 1000000000 && index($0, "@QUERY_BEGINS@") { print $1; exit }')
 if [ -n "$old" ]; then printf '%s' "$old"; end stuck 0; end done 0; kill "$watcher"; exit 0; fi
 """
 

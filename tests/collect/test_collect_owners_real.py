@@ -108,15 +108,17 @@ def test_a_remapped_uid_of_a_rootless_container_is_its_users(cgroups, sleeping, 
     pid = sleeping(uid)
     owner = pwd.getpwnam(ACCOUNT).pw_uid
     manager = f"/user.slice/user-{owner}.slice/user@{owner}.service"
-    for parent, expected in (
-        (manager, (ACCOUNT, "subuid")),
-        (f"{manager[:-8]}9.service", (f"uid:{uid}", None)),
-        ("/machine.slice", (f"uid:{uid}", None)),
+    podman = "podman 3f4e2a1b9c0d"
+    for parent, expected, container in (
+        (manager, (ACCOUNT, "subuid"), podman),
+        ("/user.slice/user-9.slice/user@9.service", (f"uid:{uid}", None), podman),
+        (f"{manager[:-8]}9.service", (f"uid:{uid}", None), None),
+        ("/machine.slice", (f"uid:{uid}", None), podman),
     ):
         cgroups.put(pid, f"{parent}/user.slice/libpod-{ID}.scope")
         row = look(pid, subuid=tmp_path / "subuid")
         assert (row.user, row.user_by) == expected
-        assert (row.uid, row.container) == (uid, "podman 3f4e2a1b9c0d")
+        assert (row.uid, row.container) == (uid, container)
 
 
 @needs_unshare

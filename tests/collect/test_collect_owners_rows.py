@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from collect_helpers import until
 from container_runtime import engine
-from owner_forms import DOCKER, ID, USER_SLICE
+from owner_forms import DOCKER, GIVEN, ID, USER_SLICE
 from owner_trees import write, write_init
 
 from gpumon.collect import procfs
@@ -161,7 +161,52 @@ SLURMD = "0::/system.slice/slurmd.service\n"
 def test_the_environment_names_a_job_only_where_slurm_started_the_process(
     host, cgroup, environment, job
 ):
-    assert host.row(uid=1000, cgroup=cgroup, environment=environment).job == job
+    slurm_step(host, 300, "slurmstepd: [77.0]")
+    row = host.row(uid=1000, parent=300, cgroup=cgroup, environment=environment)
+    assert row.job == job
+
+
+def slurm_step(host, pid, title, uid=0):
+    write(host.proc, pid, uid=uid, comm="slurmstepd", argv=(title,), cgroup=SLURMD)
+
+
+@pytest.mark.parametrize(
+    ("title", "uid", "job"),
+    [
+        ("slurmstepd: [77.0]", 0, "slurm 77"),
+        ("slurmstepd: [77.batch]", 0, "slurm 77"),
+        ("slurmstepd: [5.0]", 0, None),  # the job that it is in fact in
+        ("slurmstepd: [77.0]", 1000, None),  # a program of that name
+    ],
+)
+def test_nobody_can_claim_anothers_job_by_a_variable(host, title, uid, job):
+    slurm_step(host, 300, title, uid)
+    write(host.proc, 301, uid=1000, parent=300, comm="bash", argv=("bash",), cgroup=SLURMD)
+    row = host.row(uid=1000, parent=301, cgroup=SLURMD, environment={"SLURM_JOB_ID": "77"})
+    assert row.job == job
+
+
+@pytest.mark.parametrize("given", [given for given in GIVEN if "box" not in given])
+def test_nobody_becomes_somebody_else_by_a_cgroup_that_they_made(host, given):
+    """A uid of a user's own range has no account, so a rule could name anybody for it.
+
+    In a container of the host's own (the box), the rules hold for all that is in it.
+    """
+    host.start(BY_VARIABLE)
+    environment = {"JOB_OWNER": "bob", "SLURM_JOB_ID": "77"}
+    below = f"{given}/system.slice/docker-{ID}.scope"
+    row = host.row(uid=101000, cgroup=f"0::{below}\n", environment=environment)
+    assert (*who(row), row.job) == ("uid:101000", None, 101000, None)
+    assert host.row(501, uid=1000, cgroup=f"0::{below}\n", environment=environment).user == "alice"
+
+
+def test_the_socket_is_not_asked_for_the_name_of_a_container_below_a_service(host, tmp_path):
+    with engine(tmp_path / "s") as docker:
+        docker.run(ID, "train-7")
+        host.start(socket=docker.path)
+        row = host.row(cgroup=f"0::/system.slice/web.service/libpod-payload-{ID}\n")
+        assert row.container == "podman 3f4e2a1b9c0d"
+        assert docker.requests == []
 
 
 def test_no_job_comes_from_an_ancestor(host):

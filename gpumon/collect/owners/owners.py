@@ -99,10 +99,11 @@ class Owners:
         container = containers.container_of(paths)
         job = jobs.job_of(paths)
         if job is None and uid is not None and jobs.started_by_slurmd(paths):
-            job = jobs.job_in_environment(self._environment(folder) or {}, uid)
-        # Below a user's own systemd, and where only the environment tells of a container, all is of
-        # a user's making: no evidence of anybody else.
-        of_the_host = container is not None and container.manager_uid is None
+            title = self._ancestors.slurm_step(pid)
+            job = jobs.job_in_environment(self._environment(folder) or {}, uid, title)
+        # Where only the environment tells of a container, it is of a user's making like what is
+        # below a user's own systemd: no evidence of anybody else.
+        of_the_host = container is not None and container.of_the_host
         if container is None or container.runtime == "apptainer":
             container = self._apptainer(folder) or container
         started_from = None
@@ -206,7 +207,7 @@ class Owners:
 
         A user's own containers are none of the runtime's, though their cgroups may say so.
         """
-        of_the_socket = container.runtime in _OF_THE_SOCKET and container.manager_uid is None
+        of_the_socket = container.runtime in _OF_THE_SOCKET and container.of_the_host
         if self._runtime is None or not of_the_socket:
             return None, True
         return self._runtime.facts(container.id)

@@ -86,9 +86,9 @@ def test_nobody_can_claim_a_container_of_the_host_by_a_cgroup_below_their_own(gi
 
 
 def test_a_container_of_a_login_session_or_under_a_foreign_systemd_is_none():
-    for given in (IN_A_SESSION, "/user.slice/user-1000.slice/user@1001.service/user.slice"):
+    for above in (IN_A_SESSION, "/user.slice/user-1000.slice/user@1001.service/user.slice"):
         for claimed in (*CLAIMED_CONTAINERS, f"/libpod-{ID}.scope"):
-            assert container_of([given + claimed]) is None
+            assert container_of([above + claimed]) is None
 
 
 @pytest.mark.parametrize(

@@ -169,17 +169,29 @@ def test_a_set_that_fails_is_made_anew_after_a_minute(host):
     assert events(host.gpu(later=5)) == [("xid", 62, 1, True)]
 
 
-def test_a_lost_gpu_does_not_silence_the_events_of_the_others(host):
-    host.start(h100(0), h100(1))
+def test_a_gpu_that_stays_lost_does_not_silence_the_events_of_the_others(host, tmp_path):
+    host.start(h100(0), h100(1), kernel_log=tmp_path / "none")
     host.sample()
-    host.scenario.lose(0)
-    host.scenario.fail("nvmlEventSetWait", nvml.GPU_IS_LOST, times=1)
-    host.sample()
-    host.scenario.rules.clear()
-    host.scenario.event(1, "xid", 48)
-    lost, other = host.sample().gpus
-    assert events(lost) == [("lost", None, 1, True)]
-    assert events(other) == [("xid", 48, 1, True)]
+    host.scenario.event(0, "xid", 79)
+    host.scenario.lose(0)  # its set says so in each sample from now on
+    for code in (48, 62):
+        host.scenario.event(1, "xid", code)
+        lost, other = host.sample().gpus
+    assert {event.kind for event in lost.health} == {"lost", "xid"}
+    assert {event.code for event in other.health} == {48, 62}
+    assert lost.unknown["health"] == (
+        "no XIDs: events of the driver: the GPU is lost; kernel log: No such file or directory"
+    )
+    assert "health" not in other.unknown
+    before = host.calls()
+    later(host, 5)
+    assert (host.calls() - before)["nvmlEventSetWait_v2", None] == 1  # that of the other
+    host.scenario.heal()
+    host.scenario.gpus[0].lines.clear()
+    back = later(host, 61).gpus[0]
+    assert "health" not in back.unknown
+    host.scenario.event(0, "xid", 63)
+    assert 63 in {event.code for event in host.gpu().health}
 
 
 def test_no_getter_is_called_with_the_handle_of_an_event(host):

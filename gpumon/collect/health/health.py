@@ -162,7 +162,7 @@ class Health:
         """Say why a list of health can't hold XIDs, where neither source tells them."""
         why = no_events.get(gpu.index)
         log_error = "not read" if self._log is None else self._log.error
-        if why is not None and log_error is not None and gpu.error is None:
+        if why is not None and log_error is not None:
             gpu.unknown["health"] = f"no XIDs: events of the driver: {why}; kernel log: {log_error}"
 
     def _place(self, new: list[LoggedXid]) -> None:

@@ -66,6 +66,11 @@ def test_a_container_that_is_known_by_its_name_needs_no_socket():
 # ---- What no rule makes a person of. ----
 
 
+def test_a_name_longer_than_patterns_were_checked_for_names_nobody():
+    assert found(BY_NAME, facts=Facts("alice-" + "x" * 122, {})) is not None
+    assert found(BY_NAME, facts=Facts("alice-" + "x" * 123, {})) is None
+
+
 def test_two_homes_are_nobodys():
     assert found(BY_HOME, homes=["alice", "bob"]) is None
 

@@ -17,6 +17,9 @@ import msgspec
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away; new fields leave it as it is."""
 
+OUT_OF_RANGE = "out of range"
+"""How the reason in `Gpu.unknown` begins for a value that can't be; what was found follows."""
+
 
 class Process(msgspec.Struct, kw_only=True):
     """A process on one GPU (or MIG instance); one row per (GPU, pid) whatever its kinds."""

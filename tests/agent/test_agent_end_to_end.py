@@ -123,6 +123,17 @@ def test_a_healthy_host_is_sampled_on_time(agent):
     assert len(agent.samplers()) == 1
 
 
+def test_values_that_can_not_be_are_counted_by_field(agent):
+    assert agent.proxy.health()["out_of_range"] == {}
+    agent.scenario.gpus[1]["temperature"] = 510
+    agent.write()
+    assert eventually(
+        lambda: agent.proxy.health()["out_of_range"].get("temperature_celsius", 0) >= 2
+    )
+    assert list(agent.proxy.health()["out_of_range"]) == ["temperature_celsius"]
+    assert agent.errors() == [None] * 4
+
+
 @pytest.mark.parametrize("how", ["hang", "crash"])
 def test_a_gpu_that_hangs_or_crashes_nvml_costs_its_own_row_and_comes_back(agent, how):
     getattr(agent.scenario, how)("nvmlDeviceGetPowerUsage", gpu=1)
@@ -156,7 +167,7 @@ def test_a_driver_that_hangs_as_a_whole_is_told_with_the_time_and_comes_back(tmp
         agent.scenario.hang("nvmlInit")
         agent.write()
         agent.samplers()[0].kill()  # its successor meets the hang
-        says = re.compile(r"the driver has not answered since \d\d:\d\d:\d\d")
+        says = re.compile(r"the driver has not answered since \d\d:\d\d:\d\d; look for NVRM .*")
         assert eventually(lambda: says.fullmatch(agent.summary().sampler_error or ""))
         assert answer_times(agent)[-2] < 0.05
         assert [gpu.uuid for gpu in agent.snapshot().gpus] == [

@@ -208,7 +208,7 @@ class AgentRpc:
         }
 
     def health(self) -> dict[str, Any]:
-        """Return how the sampling goes: age, errors, restarts, values out of range, GPUs left out."""
+        """Return how the sampling goes: age, errors, restarts, odd values, GPUs left out."""
         forms = self._answers.now()
         latest, now = forms.latest, self._clock()
         return {

@@ -108,7 +108,7 @@ def test_an_agent_with_defaults_is_not_reached_by_another_address():
     where, warning = binds(Config(rpc_port=0))
     assert warning is not None
     with running(Site(name="agent", app=make_app(lambda: KNOWN, None), binds=where)) as [port]:
-        assert get(port, "/healthz").status == 200
+        assert get(port, "/snapshot.json").status == 200
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), timeout=5)
     opened = Config(rpc_port=0, agent=AgentConfig(allow_anonymous=True))

@@ -9,6 +9,7 @@ import time
 import pytest
 from collect_helpers import until
 
+from gpumon.collect.health import state
 from gpumon.collect.health.state import StateFile
 
 
@@ -127,6 +128,24 @@ def test_of_two_samplers_one_writes_and_the_other_takes_over_what_it_wrote(path,
     assert until(lambda: second.was_removed() or second.arrived(), "it takes over") == b"three"
     saved(second, b"of both")
     assert path.read_bytes() == b"of both"
+
+
+def test_a_file_that_another_sampler_keeps_for_long_is_told_once(path, files, monkeypatch):
+    opened(path, files).load()
+    complaints: list[str] = []
+    second = opened(path, files, complaints)
+    second.load()
+    for _ in range(20):
+        second.was_removed()
+        saved(second, b"x")
+    assert complaints == [], "a trial is soon over"
+    monkeypatch.setattr(state, "_LOCKED_SECONDS", 0.0)
+    until(lambda: second.was_removed() or complaints, "it is told")
+    for _ in range(20):
+        second.was_removed()
+        time.sleep(0.001)
+    assert len(complaints) == 1
+    assert "kept by another sampler" in complaints[0]
 
 
 def test_a_file_that_never_was_is_not_removed(path, files):

@@ -41,7 +41,7 @@ def test_a_driver_that_cannot_be_used_is_one_line(
     assert done.returncode == 1
     first, *more = done.stderr.splitlines()
     assert _is_one_clear_line(first, word), done.stderr
-    # Jobs may run on after an upgrade: in the host's own pid namespace it is told who has GPUs open.
+    # After an upgrade jobs may run on: where pids are the host's, it is told who has GPUs open.
     assert len(more) <= (code == 18), done.stderr
     assert all("GPU" in line and "open" in line for line in more), done.stderr
 

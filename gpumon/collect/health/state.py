@@ -11,13 +11,17 @@ holds the lock beside the file; another reads, and takes over with what the file
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 
 _MOST_BYTES = 4 * 1024 * 1024
 _PATIENCE_SECONDS = 1.0
 """How long the first sample waits for the file, and the end for the last write."""
+_LOCKED_SECONDS = 60.0
+"""How long another sampler may have the file before that is said: a trial is shorter."""
 
 
 class StateFile:
@@ -42,6 +46,7 @@ class StateFile:
         self._removed = False
         # For the thread alone:
         self._lock: int | None = None
+        self._refused_since: float | None = None
         self._mine = False
         """Whether this is the sampler that writes: it has the lock, and has read the file since."""
         self._exists = False
@@ -145,11 +150,24 @@ class StateFile:
                 self._lock = os.open(f"{self._path}.lock", flags, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self._refused()
             return False
         except OSError as error:
             self._complain("written", error)
             return False
         return True
+
+    def _refused(self) -> None:
+        """Say once that another sampler has the file and does not end."""
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= _LOCKED_SECONDS:
+            self._refused_since = math.inf
+            self._log(
+                f"{self._path} is kept by another sampler, so this one only reads it. Where two "
+                "agents run on this host, stop one of them or give each a state_file of its own"
+            )
 
     def _read(self) -> bytes | None:
         """Return the content, b"" where there is no file, None where it can't be read."""

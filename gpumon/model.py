@@ -17,6 +17,9 @@ import msgspec
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away; new fields leave it as it is."""
 
+OUT_OF_RANGE = "out of range"
+"""How the reason in `Gpu.unknown` begins for a value that can't be; what was found follows."""
+
 
 class Process(msgspec.Struct, kw_only=True):
     """A process on one GPU (or MIG instance); one row per (GPU, pid) whatever its kinds."""
@@ -75,9 +78,10 @@ class HealthEvent(msgspec.Struct, kw_only=True):
     text: str
     advice: str | None = None
     """What to do."""
-    first_at: float
-    last_at: float
-    """When it happened last; of a state that goes on: when it began, or its count changed."""
+    first_at: float | None
+    last_at: float | None
+    """When it happened last; of a state that goes on: when it began, or its count changed. None:
+    not known, because the clock was set since."""
     count: int
     ended_at: float | None = None
     """Since when it is over; None: it goes on. An XID goes on for an hour."""
@@ -176,7 +180,8 @@ class Gpu(msgspec.Struct, kw_only=True):
     """What the driver asks for: "none", "gpu_reset", "node_reboot", "drain_p2p",
     "drain_and_reset", "recover_imex_domain", "bus_reset", "system_reboot"."""
     missing_since: float | None = None
-    """The driver no longer lists this GPU, since then; the row is from memory."""
+    """The driver no longer lists this GPU, since then; the row is from memory. The start of the
+    machine where it was before that, and `error` says that nobody knows when."""
     health: list[HealthEvent] = []
     """What goes on first, then the worst, then the newest; at most 16."""
     hints: list[str] = []

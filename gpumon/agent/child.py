@@ -47,15 +47,31 @@ class Frame(NamedTuple):
     summary: HostSummary
 
 
+HUNG = (
+    "look for NVRM and Xid lines in the kernel log (dmesg); a reset of the GPU or a reboot of the "
+    "host ends it"
+)
+FAILED = (
+    "it is started again by itself; if it goes on, look at the kernel log (dmesg) and at the "
+    "agent's log (journalctl -u gpumon-agent)"
+)
+NOT_STARTED = (
+    "check that gpumon's installation is whole, the host's free memory, and how many processes the "
+    "agent may have (TasksMax=)"
+)
+"""What to do, behind the sentence that says what happened."""
+
+
 class SamplerFailed(Exception):
-    """A sampler gave no sample. The message is a sentence with the time.
+    """A sampler gave no sample. `what` is a sentence with the time; the message has advice too.
 
     `gpu` is the index of the GPU that it was reading when it hung or crashed; None: none, or it is
     not known.
     """
 
-    def __init__(self, sentence: str, gpu: int | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, what: str, gpu: int | None = None, advice: str = FAILED) -> None:
+        super().__init__(f"{what}; {advice}")
+        self.what = what
         self.gpu = gpu
 
 
@@ -123,7 +139,9 @@ class Child:
                 os.close(progress)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise SamplerFailed(f"the sampler can't be started ({reason})") from error
+            raise SamplerFailed(
+                f"the sampler can't be started ({reason})", advice=NOT_STARTED
+            ) from error
         return cls(process, shared, frozenset(gpu.index for gpu in skip))
 
     def gpu(self) -> int | None:
@@ -144,7 +162,7 @@ class Child:
             gpu = self.gpu()
             where = "" if gpu is None else f" (GPU {gpu} was being read)"
             raise SamplerFailed(
-                f"the driver has not answered since {clock(since)}{where}", gpu
+                f"the driver has not answered since {clock(since)}{where}", gpu, HUNG
             ) from None
         except (EOFError, OSError) as error:  # EOFError: the stream ended within a frame
             raise await self._ended() from error

@@ -46,6 +46,8 @@ class Latest(msgspec.Struct, kw_only=True, frozen=True):
     restarts: int = 0
     """How many samplers had to be replaced since the agent began."""
     skipped: tuple[SkippedGpu, ...] = ()
+    out_of_range: dict[str, int] = {}
+    """In how many readings of a GPU a field had a value that can't be, since the agent began."""
 
     def age(self, now: float) -> float | None:
         """Return how old the sample is, in seconds; `now` is monotonic. None: there is none."""

@@ -208,7 +208,7 @@ class AgentRpc:
         }
 
     def health(self) -> dict[str, Any]:
-        """Return how the sampling goes: age of the sample, errors, restarts, GPUs left out."""
+        """Return how the sampling goes: age, errors, restarts, odd values, GPUs left out."""
         forms = self._answers.now()
         latest, now = forms.latest, self._clock()
         return {
@@ -219,6 +219,7 @@ class AgentRpc:
             "sampler_error": latest.sampler_error,
             "last_error": latest.last_error,
             "restarts": latest.restarts,
+            "out_of_range": latest.out_of_range,
             "skipped": [
                 {
                     "index": gpu.index,

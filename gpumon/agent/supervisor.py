@@ -19,6 +19,7 @@ import msgspec
 
 from gpumon.agent.child import KILL_SECONDS, Child, Frame, SamplerFailed, sampler_command
 from gpumon.agent.latest import Latest, SkippedGpu
+from gpumon.agent.odd import OddValues
 from gpumon.agent.skips import Skips
 from gpumon.agent.usage import Usage
 from gpumon.config import Limits
@@ -31,6 +32,8 @@ RETRY_PAUSES = (60.0, 1800.0)
 """Shortest and longest pause, in seconds, before a GPU that made a sampler fail is tried again."""
 RESTART_PAUSES = (1.0, 60.0)
 """Shortest and longest pause before a sampler is replaced; doubles with each failure in a row."""
+
+_STUMBLED = "its log says why (journalctl -u gpumon-agent)"
 
 
 class Supervisor:
@@ -60,6 +63,7 @@ class Supervisor:
         """Whether the child runs with a command of before."""
         self._skips = Skips(*retry_pauses)
         self._usage = Usage(interval, limits)
+        self._odd = OddValues()
         self._restart_pauses = restart_pauses
         self._pause = restart_pauses[0]
         self._run_id = os.urandom(4).hex()
@@ -93,7 +97,7 @@ class Supervisor:
                     await self._recover(failure)
                 except Exception:  # the loop must live; what is unforeseen is a failure like others
                     log.exception("the supervisor stumbled")
-                    await self._recover(SamplerFailed("the agent failed; its log says why"))
+                    await self._recover(SamplerFailed("the agent failed", advice=_STUMBLED))
                 else:
                     self._begin_trial()
                     turn = next_turn(turn, time.monotonic(), self._interval)
@@ -119,6 +123,7 @@ class Supervisor:
     def _publish(self, frame: Frame) -> None:
         now = time.monotonic()
         self._usage.add(frame.snapshot, frame.summary, now)
+        self._odd.add(frame.snapshot)
         self._samples += 1
         self._unanswered_since = None
         self._pause = self._restart_pauses[0]
@@ -128,6 +133,7 @@ class Supervisor:
             summary=encode(frame.summary),
             taken_at=now,
             sampler_error=None,
+            out_of_range=self._odd.counts(),
         )
 
     def _report(self, sentence: str) -> None:
@@ -148,8 +154,8 @@ class Supervisor:
         if child is not None and not await child.kill():
             # Within the driver, deaf to SIGKILL. Another child would only join it there.
             self._report(
-                f"{failure}; the sampler (process {child.pid}) can't be ended before the driver "
-                "lets it go, and is replaced then"
+                f"{failure.what}; the sampler (process {child.pid}) can't be ended before the "
+                "driver lets it go, and is replaced then; if that takes long, reboot the host"
             )
             await child.wait_until_gone()
         await asyncio.sleep(self._pause)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gpumon.collect import nvml
-from gpumon.collect.events import EventSet
+from gpumon.collect.events import EventSets
 from gpumon.collect.gpu import GpuReader
 from gpumon.collect.health.health import DriverEvent
 from gpumon.collect.moment import Moment, Round
@@ -49,7 +49,7 @@ class Devices:
         self._skip = skip or {}
         self._progress = progress
         self._heard = heard
-        self._events = EventSet()
+        self._events = EventSets()
         self._open = False
         self._readers: dict[int, GpuReader] = {}
         self._known: dict[int, Gpu] = {}

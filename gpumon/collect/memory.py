@@ -10,6 +10,7 @@ import msgspec
 from gpumon.collect import nvml
 from gpumon.collect.nvml import Unknown
 from gpumon.collect.questions import Questions
+from gpumon.model import OUT_OF_RANGE
 
 MIB = 1024 * 1024
 LARGEST_BYTES = 2**50
@@ -63,7 +64,7 @@ def _checked(info: Any, reserved: int | Unknown) -> Memory:
 
 
 def _within(amount: int, low: int, high: int) -> int | Unknown:
-    return amount if low <= amount <= high else Unknown(f"out of range (found {amount} bytes)")
+    return amount if low <= amount <= high else Unknown(f"{OUT_OF_RANGE} (found {amount} bytes)")
 
 
 def _none(why: Unknown, unified: bool = False) -> Memory:

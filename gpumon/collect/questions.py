@@ -19,7 +19,7 @@ from gpumon.collect.nvml import (
     RESET_REQUIRED,
     Unknown,
 )
-from gpumon.model import Gpu
+from gpumon.model import OUT_OF_RANGE, Gpu
 
 FOREVER = math.inf
 MINUTE = 60.0
@@ -108,7 +108,7 @@ class Sheet:
         if isinstance(answer, Unknown):
             self.gpu.unknown[field] = answer.reason
         elif not low <= answer <= high:
-            self.gpu.unknown[field] = f"out of range (found {answer})"
+            self.gpu.unknown[field] = f"{OUT_OF_RANGE} (found {answer})"
         else:
             setattr(self.gpu, field, convert(answer))
 

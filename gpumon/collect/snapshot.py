@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from gpumon.collect import moment, procfs
+from gpumon.collect import moment, odd, procfs
 from gpumon.collect.accounts import Accounts
 from gpumon.collect.devices import Devices, Skipped
 from gpumon.collect.health.health import Health
 from gpumon.collect.host import HostReader
+from gpumon.collect.in_use import OpenGpus
 from gpumon.collect.moment import Moment
 from gpumon.collect.owners import OwnerOptions, Owners
 from gpumon.collect.processes import Enricher
@@ -54,11 +55,14 @@ class Collector:
         self._devices = Devices(skip=skip, progress=progress, heard=self._health.driver_event)
         self._in_host_namespace = procfs.in_initial_pid_namespace()
         accounts = Accounts()
+        mine = os.environ.get("GPUMON_PIDS_ARE_MINE") == "1"
+        self._pids_are_ours = self._in_host_namespace or mine
         self._enricher = Enricher(
-            pids_are_ours=self._in_host_namespace or os.environ.get("GPUMON_PIDS_ARE_MINE") == "1",
+            pids_are_ours=self._pids_are_ours,
             accounts=accounts,
             owners=Owners(accounts, owners),
         )
+        self._open_gpus = OpenGpus(lambda uid: accounts.name(uid)[0])
         self._host = HostReader()
 
     def sample(self) -> HostSnapshot:
@@ -76,6 +80,9 @@ class Collector:
             gpu.unattributed_mib = unattributed(gpu)  # before long lists of processes are cut
         # NVML may have taken its time: processes are measured by the clock after it.
         self._enricher.enrich(gpus, self._clock(), errors)
+        odd.tell(gpus, errors)
+        if self._devices.error_kind == "version mismatch" and self._pids_are_ours:
+            self._open_gpus.tell(now.monotonic, errors)
         self._health.finish(count, gpus, self._devices.no_events(), errors)
         return HostSnapshot(
             hostname=clean(os.uname().nodename),

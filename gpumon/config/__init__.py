@@ -6,6 +6,7 @@ settings.py   the table of all settings
 target.py     one host as people write it
 hosts.py      the list of hosts, and their names
 rules.py      one rule of agent.owner_rules
+patterns.py   which regular expressions no name can keep busy
 walk.py       the steps through a document: into a mapping, to a value
 file.py       which file it is, and its text
 loader.py     reads all of it by the table, lays variables and flags over it

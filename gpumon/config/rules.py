@@ -10,6 +10,7 @@ from typing import Any
 from gpumon.config.document import Broken, Fields, Node
 from gpumon.config.faults import Refused, quote
 from gpumon.config.kinds import Kind, Text, YesNo, found
+from gpumon.config.patterns import is_quick
 from gpumon.config.types import OwnerRule
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -49,6 +50,13 @@ class _Pattern:
             raise Refused(found(node), f"It can't be read: {error}.") from None
         if "user" not in pattern.groupindex:
             raise Refused(found(node), "Write (?P<user>...) around the part that is the name.")
+        if not is_quick(text):
+            raise Refused(
+                found(node),
+                "A name can be made for which it takes very long: whoever starts a container could "
+                'stop the agent. Begin it with "^", repeat nothing that has a + or * in it, and '
+                "use no more than four of these.",
+            )
         return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import xmlrpc.client
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.agent.answers import Answers
-from gpumon.agent.app import make_app
+from gpumon.agent.app import binds, make_app
 from gpumon.agent.rpc import AgentRpc
+from gpumon.config import AgentConfig, Config
 from gpumon.http.auth import Tokens
 from gpumon.http.server import Site
 
@@ -100,3 +102,16 @@ def test_a_token_counts_in_the_header_only_and_never_in_the_address():
         for path in ("/snapshot.json?token=s3cret", "/snapshot.json?access_token=s3cret"):
             assert get(port, path).status == 401
         assert get(port, "/snapshot.json", Authorization="Bearer s3cret").status == 200
+
+
+def test_an_agent_with_defaults_is_not_reached_by_another_address():
+    where, warning = binds(Config(rpc_port=0))
+    assert warning is not None
+    with running(Site(name="agent", app=make_app(lambda: KNOWN, None), binds=where)) as [port]:
+        assert get(port, "/snapshot.json").status == 200
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+    opened = Config(rpc_port=0, agent=AgentConfig(allow_anonymous=True))
+    where, _ = binds(opened)  # what the test would see of an agent that is open
+    with running(Site(name="agent", app=make_app(lambda: KNOWN, None), binds=where)) as [port]:
+        socket.create_connection(("127.0.0.2", port), timeout=5).close()

@@ -89,6 +89,9 @@ def test_a_failure_is_told_in_words_while_the_last_sample_stays_and_ages(
     plan = Plan(tmp_path)
     supervisor = plan.supervisor()
 
+    advice = re.escape(child.HUNG if word.startswith("hang") else child.FAILED)
+    sentence = f"{sentence}; {advice}"
+
     async def scenario():
         await until(lambda: samples(supervisor) >= 1)
         plan.set(do=word)
@@ -159,9 +162,8 @@ def test_a_program_that_can_not_be_started_is_told_and_tried_again(tmp_path):
 
     async def scenario():
         await until(lambda: supervisor.latest().restarts >= 2)
-        assert (
-            supervisor.latest().sampler_error
-            == "the sampler can't be started (No such file or directory)"
+        assert supervisor.latest().sampler_error == (
+            f"the sampler can't be started (No such file or directory); {child.NOT_STARTED}"
         )
 
     drive(supervisor, scenario)
@@ -240,7 +242,8 @@ def test_a_child_that_can_not_be_killed_is_not_joined_by_another(tmp_path):
             await until(lambda: "can't be ended" in (supervisor.latest().sampler_error or ""))
             assert re.fullmatch(
                 rf"the driver has not answered since [\d:]+; the sampler \(process {pid}\) can't "
-                "be ended before the driver lets it go, and is replaced then",
+                "be ended before the driver lets it go, and is replaced then; if that takes long, "
+                "reboot the host",
                 supervisor.latest().sampler_error,
             )
             plan.set()
@@ -302,7 +305,8 @@ def test_a_bad_gpu_costs_its_own_row_only(tmp_path, word, sentence):
         latest = supervisor.latest()
         assert latest.sampler_error is None
         bad = row(supervisor, 2)
-        assert re.fullmatch(sentence, bad.error)
+        advice = child.HUNG if word == "hang" else child.FAILED
+        assert re.fullmatch(f"{sentence}; {re.escape(advice)}", bad.error)
         assert (bad.uuid, bad.name) == ("GPU-2", "Stub 9000")
         assert [gpu.error for gpu in shown(supervisor).gpus if gpu.index != 2] == [None] * 3
         [skipped] = latest.skipped

@@ -204,3 +204,47 @@ JOBS = [
         None,
     ),
 ]
+
+# Cgroups that a user, a service, a job or a container can have made in what they were given.
+IN_A_SESSION = "/user.slice/user-1000.slice/session-5.scope"
+GIVEN = [
+    IN_A_SESSION,
+    f"{IN_A_SESSION}/system.slice",
+    f"{USER_SLICE}/app.slice/run-r1.scope",
+    "/user.slice/user-1000.slice",
+    "/user.slice/user-1000.slice/user@1001.service/user.slice",  # not what systemd makes
+    "/user/1000.user/1.session",
+    "/system.slice/jupyterhub.service",
+    "/system.slice/jupyter-alice-singleuser.service/kubepods.slice",
+    "/system.slice/run-u7.scope",
+    "/system.slice/slurmstepd.scope/system/user@1000.service",
+    "/lxc.payload.box",
+    "/machine.slice/machine-box.scope/payload",
+    f"{USER_SLICE}/user.slice/libpod-{OTHER}.scope/container",
+]
+CLAIMED_JOBS = [
+    "/job_99",
+    "/slurm/uid_1001/job_99/step_0/task_0",
+    "/slurmstepd.scope/job_99/step_0/user/task_0",
+    "/system.slice/slurmstepd.scope/job_99/step_0",
+    "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0",
+    "/pbs_jobs.service/jobid/12345.server",
+    "/pbspro.slice/pbspro-12.head.slice",
+    "/torque/8845236.nyx",
+    "/lsf/cluster1/job.19.12345.123443",
+    "/htcondor/condor_execute_slot1",
+    "/system.slice/htcondor/condor_execute_slot1_2@node",
+]
+CLAIMED_CONTAINERS = [
+    f"/docker/{ID}",
+    f"/docker-{ID}.scope",
+    f"/system.slice/docker-{ID}.scope",
+    f"/site/{ID}",
+    f"/kubepods.slice/kubepods-pod{POD_}.slice/cri-containerd-{ID}.scope",
+    f"/kubepods/pod{POD}/{ID}",
+    f"/kubepods/pod{POD}",
+    "/lxc.payload.gpu-box",
+    "/lxc/gpu-box",
+    "/machine.slice/machine-gpu.scope",
+    "/apptainer/4711",
+]

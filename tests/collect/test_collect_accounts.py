@@ -117,3 +117,32 @@ def test_questions_that_wait_for_a_silent_database_do_not_fill_the_memory(direct
     until(lambda: len(directory.asked) == 3, "the questions that wait are answered")
     until(lambda: accounts.name(ANN) == ("ann", None), "others can be asked")
     assert directory.asked == [0, 1, 2, ANN]
+
+
+@pytest.mark.parametrize(
+    ("text", "local"),
+    [
+        ("passwd: files systemd\n", True),
+        ("group: files ldap\npasswd:\tfiles [SUCCESS=merge] systemd # sss\n", True),
+        ("passwd: files sss\n", False),
+        ("passwd: ldap [NOTFOUND=return] files\n", False),
+        ("passwd: compat\n", False),  # its file may send on to NIS
+        ("passwd: winbind\n", False),
+        ("# nothing\n", True),
+        ("", True),
+    ],
+)
+def test_accounts_are_local_where_no_directory_is_asked(tmp_path, text, local):
+    file = tmp_path / "nsswitch.conf"
+    file.write_text(text)
+    accounts = Accounts(nsswitch=str(file))
+    accounts.begin(0.0)
+    assert accounts.are_local() == local
+    file.write_text("passwd: sss\n")
+    accounts.begin(61.0)
+    assert not accounts.are_local()
+
+
+def test_sources_that_can_not_be_read_are_not_called_local(tmp_path):
+    assert not Accounts(nsswitch=str(tmp_path)).are_local()
+    assert Accounts(nsswitch=str(tmp_path / "none")).are_local()

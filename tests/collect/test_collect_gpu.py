@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pynvml
 import pytest
 from fake_nvml.scenario import MIB, gb10, h100, rtx
 
@@ -167,6 +170,22 @@ def test_a_unified_part_whose_memory_fails_otherwise_is_unknown(host, version):
 @pytest.mark.parametrize("answer", [b"Tesla V100", "Tesla V100"])
 def test_bytes_and_text_of_the_binding_are_both_text(answer):
     assert nvml.as_text(answer) == "Tesla V100"
+
+
+@pytest.mark.parametrize("made", [str, lambda text: text.encode()], ids=["str", "bytes"])
+def test_every_text_of_a_gpu_and_of_the_driver_may_be_bytes(monkeypatch, made):
+    """Bindings up to 11.5 gave bytes, newer ones text; the fake only has today's."""
+    texts = {
+        "nvmlDeviceGetName": "Tesla V100",
+        "nvmlDeviceGetUUID": "GPU-8a3e",
+        "nvmlSystemGetDriverVersion": "470.57",
+    }
+    for name, text in texts.items():
+        monkeypatch.setattr(pynvml, name, lambda *_, text=text: made(text))
+        assert nvml.text(name) == text
+    info = SimpleNamespace(busId=made("00000000:65:00.0"))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPciInfo", lambda _: info)
+    assert nvml.bus_id(None) == "00000000:65:00.0"
 
 
 def test_bytes_that_do_not_decode_are_unknown_whichever_way_they_come(host):

@@ -14,6 +14,7 @@ from health_log import Log
 from gpumon.collect import nvml
 from gpumon.states import fault_of
 from gpumon.summary import summarize
+from gpumon.units import clock
 
 HOUR = 3600.0
 
@@ -168,17 +169,29 @@ def test_a_set_that_fails_is_made_anew_after_a_minute(host):
     assert events(host.gpu(later=5)) == [("xid", 62, 1, True)]
 
 
-def test_a_lost_gpu_does_not_silence_the_events_of_the_others(host):
-    host.start(h100(0), h100(1))
+def test_a_gpu_that_stays_lost_does_not_silence_the_events_of_the_others(host, tmp_path):
+    host.start(h100(0), h100(1), kernel_log=tmp_path / "none")
     host.sample()
-    host.scenario.lose(0)
-    host.scenario.fail("nvmlEventSetWait", nvml.GPU_IS_LOST, times=1)
-    host.sample()
-    host.scenario.rules.clear()
-    host.scenario.event(1, "xid", 48)
-    lost, other = host.sample().gpus
-    assert events(lost) == [("lost", None, 1, True)]
-    assert events(other) == [("xid", 48, 1, True)]
+    host.scenario.event(0, "xid", 79)
+    host.scenario.lose(0)  # its set says so in each sample from now on
+    for code in (48, 62):
+        host.scenario.event(1, "xid", code)
+        lost, other = host.sample().gpus
+    assert {event.kind for event in lost.health} == {"lost", "xid"}
+    assert {event.code for event in other.health} == {48, 62}
+    assert lost.unknown["health"] == (
+        "no XIDs: events of the driver: the GPU is lost; kernel log: No such file or directory"
+    )
+    assert "health" not in other.unknown
+    before = host.calls()
+    later(host, 5)
+    assert (host.calls() - before)["nvmlEventSetWait_v2", None] == 1  # that of the other
+    host.scenario.heal()
+    host.scenario.gpus[0].lines.clear()
+    back = later(host, 61).gpus[0]
+    assert "health" not in back.unknown
+    host.scenario.event(0, "xid", 63)
+    assert 63 in {event.code for event in host.gpu().health}
 
 
 def test_no_getter_is_called_with_the_handle_of_an_event(host):
@@ -592,6 +605,131 @@ def test_a_new_start_of_the_machine_ends_the_faults_of_before(host, log, state):
     snapshot = host.sample()
     assert fault(snapshot) is None
     assert sorted(events(snapshot.gpus[0])) == [("xid", 13, 1, False), ("xid", 79, 1, False)]
+
+
+def test_a_state_file_that_comes_after_the_first_samples_is_added_and_not_lost(host, log, state):
+    """A pipe stands for a disk that is slow at the start of the machine."""
+    gpus = [h100(0), h100(1)]
+    log.xid(gpus[0], 79)
+    host.start(*gpus, kernel_log=log.path, state=state)
+    host.sample()
+    until(lambda: kept_count(state) == 1, "the XID is kept")
+    old = state.read_bytes()
+    host.restart()
+    state.unlink()
+    os.mkfifo(state)
+    host.scenario.gpus.pop()
+    host.restart(kernel_log=log.path, state=state)
+    assert [len(host.sample().gpus) for _ in range(3)] == [1, 1, 1]
+    assert not state.is_file()
+    state.write_bytes(old)
+    until(lambda: len(host.sample().gpus) == 2, "the GPU that is missing is known again")
+    snapshot = host.sample()
+    assert snapshot.gpus[1].missing_since is not None
+    assert events(snapshot.gpus[0]) == [("xid", 79, 1, True)]  # told by the log and by the file
+    until(state.is_file, "it is written, now that it was read")
+    assert len(kept(state)["gpus"]) == 2
+
+
+def test_a_sampler_beside_the_one_that_writes_keeps_off_the_file(host, make_host, state):
+    host.start(h100(0), h100(1), state=state)
+    host.sample()
+    kept(state)
+    trial = make_host()
+    trial.start(h100(0), h100(1), state=state)  # as when a GPU that hung is tried again
+    trial.sample()
+    trial.scenario.event(1, "xid", 62)
+    trial.sample()
+    host.scenario.event(0, "xid", 79)
+    host.sample()
+    until(lambda: kept(state)["entries"], "the XID of the first is kept")
+    for _ in range(5):
+        trial.sample()
+    uuids = [gpu["uuid"] for gpu in host.scenario.gpus]
+    assert [bool(kept(state)["entries"].get(uuid)) for uuid in uuids] == [True, False]
+    host.restart()  # the first one ends, and the trial takes its place
+    until(lambda: trial.sample().gpus[0].health, "the other takes over what it kept")
+    until(lambda: kept(state)["entries"].get(uuids[1]), "both are kept")
+    assert [events(gpu) for gpu in trial.sample().gpus] == [
+        [("xid", 79, 1, True)],
+        [("xid", 62, 1, True)],
+    ]
+
+
+@pytest.mark.parametrize("step", [5 * HOUR, -5 * HOUR, 40 * 365 * 24 * HOUR])
+def test_a_clock_that_is_set_changes_neither_the_age_of_a_fault_nor_since_when_a_gpu_is_missing(
+    host, state, step
+):
+    host.start(h100(0), h100(1), state=state)
+    host.sample()
+    host.scenario.event(0, "xid", 79)
+    host.sample()
+    host.scenario.gpus[0].lines.clear()  # this driver would tell its new listener the old event
+    host.scenario.gpus.pop()
+    host.sample()
+    later(host, 600)
+    snapshot = host.sample(wall_step=step)
+    well, missing = snapshot.gpus
+    (event,) = well.health
+    assert event.ended_at is None
+    assert snapshot.time - event.last_at == pytest.approx(600, abs=5)
+    assert snapshot.time - missing.missing_since == pytest.approx(600, abs=5)
+    assert snapshot.time - missing.health[0].first_at == pytest.approx(600, abs=5)
+    since = clock(missing.missing_since, snapshot.time)
+    assert missing.error == f"missing since {since}: the driver counts 1 GPU"
+    assert later(host, HOUR - 500).gpus[0].health[0].ended_at is not None
+    until(lambda: kept(state)["gpus"][missing.uuid]["missing_since"] > 0, "it is kept")
+    host.restart(state=state)  # by the clock of this machine, which is another one now
+    now = host.sample()
+    for gpu in now.gpus:
+        for found in gpu.health:
+            assert found.first_at <= found.last_at <= now.time
+
+
+def test_a_time_that_is_still_to_come_is_told_as_not_known(host, state):
+    host.start(h100(0), h100(1), state=state)
+    host.sample()
+    gone = host.scenario.gpus.pop()
+    host.sample()
+    until(lambda: any(kept(state)["entries"].values()), "it is kept")
+    old = kept(state)
+    host.restart()
+    old["boot_id"] = "another"
+    old["gpus"][gone["uuid"]]["missing_since"] += 9 * HOUR
+    for entry in old["entries"][gone["uuid"]]:
+        for seen in entry["sources"].values():
+            seen["first_at"] += 9 * HOUR
+            seen["last_at"] += 9 * HOUR
+    state.write_text(json.dumps(old))
+    host.restart(state=state)
+    snapshot = host.sample()
+    row = snapshot.gpus[1]
+    assert row.error.startswith("missing since before the start of this machine at ")
+    assert row.missing_since < snapshot.time
+    assert [(e.first_at, e.last_at, e.ended_at) for e in row.health] == [(None, None, None)]
+
+
+def test_a_state_that_no_start_ends_and_nothing_reads_any_more_says_so(host, state):
+    gpu = host.start(h100(0), state=state).gpus[0]
+    gpu["remapped_rows.failure"] = 1
+    gpu["ecc.volatile.uncorrected"] = 2
+    host.sample()
+    until(lambda: any(kept(state)["entries"].values()), "it is kept")
+    old = kept(state)
+    host.restart()
+    state.write_text(json.dumps(old | {"boot_id": "another"}))
+    for key in [key for key in gpu.values if key.startswith(("ecc.", "remapped_rows."))]:
+        del gpu[key]  # a driver that no longer tells them
+    host.restart(state=state)
+    row = host.gpu()
+    assert sorted(events(row)) == [
+        ("ecc", None, 2, False),
+        ("row_remap_failure", None, 1, True),
+    ]
+    assert "(not readable since " in row.health[0].text
+    until(lambda: kept(state)["boot_id"] != "another", "it is written anew")
+    state.unlink()
+    until(lambda: len(host.gpu().health) == 1, "removing the file says: I know")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\x00", b'{"gpus": 7}', b"[]", NO_SOURCE])

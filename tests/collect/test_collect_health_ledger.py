@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.collect.health.ledger import DAY, DRIVER, HOUR, KERNEL_LOG, MOST_EVENTS, Ledger
+from gpumon.collect.health.times import Shift
+from gpumon.units import clock
 
 T = 1_764_000_000.0
 
@@ -20,7 +22,7 @@ def state(ledger, now, *, kind="ecc", level="fault", count=None):
 
 def only(ledger, now):
     ledger.tidy(now)
-    (event,) = ledger.events()
+    (event,) = ledger.events(now)
     return event
 
 
@@ -32,7 +34,7 @@ def test_what_happened_goes_on_for_an_hour_and_keeps_its_times_for_a_day():
     assert (event.first_at, event.last_at, event.count, event.ended_at) == (T, T, 1, T + HOUR)
     assert only(ledger, T + HOUR + DAY).ended_at == T + HOUR
     ledger.tidy(T + HOUR + DAY + 1)
-    assert ledger.events() == []
+    assert ledger.events(T) == []
 
 
 def test_what_happens_again_is_counted_and_goes_on_again():
@@ -98,27 +100,128 @@ def test_a_state_with_a_number_has_that_as_its_count():
 def test_what_never_was_can_not_be_over():
     ledger = Ledger()
     ledger.over("ecc", T)
-    assert ledger.events() == []
+    assert ledger.events(T) == []
 
 
-def test_a_new_start_of_the_machine_ends_what_happened_before_and_no_state():
+def test_a_new_start_of_the_machine_ends_what_happened_and_what_a_reset_ends():
+    """Volatile counts, a wait for a reset and a loss of contact are of the boot they were read in.
+
+    Were they kept until a reading says "over", a driver that no longer tells them would keep them
+    for ever. Memory that can't be replaced is the same after a start: it stays, marked as not read.
+    """
     ledger = Ledger()
     xid(ledger)
-    state(ledger, T)
+    for kind in ("ecc", "lost", "row_remap", "retired_pages", "recovery"):
+        state(ledger, T, kind=kind)
+    state(ledger, T, kind="row_remap_failure")
+    state(ledger, T, kind="missing")
     ledger.reset(T + 60)
-    assert {event.kind: event.ended_at for event in ledger.events()} == {"xid": T + 60, "ecc": None}
+    for kind in ("ecc", "row_remap_failure"):
+        ledger.unread(kind, T + 90)
+    ledger.tidy(T + 100)
+    ended = {event.kind: event.ended_at for event in ledger.events(T + 100)}
+    assert {kind for kind, at in ended.items() if at is None} == {"row_remap_failure", "missing"}
+    assert {at for at in ended.values() if at is not None} == {T + 60}
+    state(ledger, T + 120, count=2)  # and goes on again where a reading says so
+    assert {e.kind: e.ended_at for e in ledger.events(T + 120)}["ecc"] is None
 
 
-def test_a_clock_that_is_set_back_does_not_keep_a_fault_for_ever():
+def test_a_state_that_is_not_read_any_more_says_so_until_it_is_or_somebody_knows():
+    ledger = Ledger()
+    state(ledger, T, kind="row_remap_failure")
+    ledger.unread("row_remap_failure", T + 60)
+    ledger.unread("row_remap_failure", T + 120)
+    assert only(ledger, T + 120).text == f"broken (not readable since {clock(T + 60, T + 120)})"
+    state(ledger, T + 180, kind="row_remap_failure")
+    assert only(ledger, T + 180).text == "broken"
+    ledger.forget_unread()
+    assert only(ledger, T + 180).text == "broken"
+    ledger.unread("row_remap_failure", T + 240)
+    ledger.forget_unread()
+    assert ledger.events(T + 240) == []
+
+
+@given(st.floats(-9 * DAY, 9 * DAY).filter(lambda step: abs(step) > 1))
+def test_a_clock_that_is_set_changes_no_age(step):
+    ledger = Ledger()
+    xid(ledger, at=T - 3000)
+    state(ledger, T - 100)
+    boot = T - 5000
+    shift = Shift.between(boot, boot + step, 5000.0)
+    assert shift is not None
+    ledger.shift(shift)
+    ledger.tidy(T + step)
+    for event, age in zip(ledger.events(T + step), (100, 3000), strict=True):
+        assert event.ended_at is None
+        assert abs(T + step - event.last_at - age) < 0.01
+    assert only_xid(ledger, T + step + 601).ended_at is not None
+
+
+def only_xid(ledger, now):
+    ledger.tidy(now)
+    (event,) = (event for event in ledger.events(now) if event.kind == "xid")
+    return event
+
+
+def test_times_of_another_boot_are_not_moved_with_the_clock():
+    shift = Shift.between(T, T + HOUR, 600.0)
+    assert [shift(at) for at in (T - 5, T + 300, T + 700)] == [T - 5, T + HOUR + 300, T + 700]
+    assert Shift.between(T, T + 0.5, 600.0) is None
+
+
+def test_a_time_that_is_still_to_come_is_not_known():
+    """The clock was right in the boot before and is behind now: that is no time at all."""
+    ledger = Ledger()
+    xid(ledger, at=T)
+    xid(ledger, 13, at=T, level="application")
+    state(ledger, T, kind="row_remap_failure")
+    now = T - 9 * HOUR
+    ledger.reset(now - 60)
+    ledger.tidy(now)
+    (event,) = ledger.events(now)
+    assert (event.kind, event.first_at, event.last_at, event.ended_at) == (
+        "row_remap_failure",
+        None,
+        None,
+        None,
+    )
+    ledger.tidy(T + 60)  # when the clock is right again, all is told with its times
+    assert {e.kind: e.first_at for e in ledger.events(T + 60)} == {
+        "row_remap_failure": T,
+        "xid": T,
+    }
+
+
+def test_what_happened_at_no_possible_time_does_not_go_on_for_ever():
     ledger = Ledger()
     xid(ledger, at=T + 1000 * DAY)
-    assert only(ledger, T).ended_at is None
-    assert only(ledger, T + HOUR).ended_at == T + HOUR
-    other = Ledger()
-    xid(other, 31, level="application", at=T + 1000 * DAY)
-    assert only(other, T).ended_at == T
-    other.tidy(T + DAY + 1)
-    assert other.events() == []
+    ledger.tidy(T)
+    assert ledger.events(T) == []
+
+
+def test_a_moment_ahead_is_now():
+    ledger = Ledger()
+    xid(ledger, at=T + 2)
+    assert only(ledger, T).last_at == T
+
+
+def test_two_ledgers_of_one_gpu_are_one_that_counts_nothing_twice():
+    ours, theirs = Ledger(), Ledger()
+    for ledger in (ours, theirs):
+        xid(ledger, source=KERNEL_LOG, at=T)
+    xid(theirs, source=DRIVER, at=T + 1)
+    xid(theirs, source=DRIVER, at=T + 5)
+    xid(theirs, 48)
+    state(theirs, T - 100)
+    state(ours, T)
+    theirs.over("ecc", T + 1)
+    ours.merge(theirs)
+    found = {(e.kind, e.code): (e.count, e.first_at, e.ended_at) for e in ours.events(T + 9)}
+    assert found == {
+        ("xid", 79): (2, T, None),
+        ("xid", 48): (1, T, None),
+        ("ecc", None): (1, T - 100, None),  # whoever saw it last says whether it goes on
+    }
 
 
 def test_what_goes_on_comes_first_then_the_worst_then_the_newest():
@@ -129,7 +232,7 @@ def test_what_goes_on_comes_first_then_the_worst_then_the_newest():
     xid(ledger, 4, at=T + 1)
     xid(ledger, 5, level="application")
     ledger.tidy(T + 2)
-    assert [event.code for event in ledger.events()] == [4, 3, 2, 1, 5]
+    assert [event.code for event in ledger.events(T + 60)] == [4, 3, 2, 1, 5]
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.floats(0, 2 * DAY), st.booleans()), max_size=80))
@@ -139,7 +242,7 @@ def test_the_list_stays_short_and_what_goes_on_is_kept_before_what_is_over(happe
         xid(ledger, code, at=T + seconds, level="fault" if fault else "application")
     now = T + 2 * DAY
     ledger.tidy(now)
-    events = ledger.events()
+    events = ledger.events(now)
     assert len(events) <= MOST_EVENTS
     going_on = [event.ended_at is None for event in events]
     assert going_on == sorted(going_on, reverse=True)

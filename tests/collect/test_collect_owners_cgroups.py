@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from owner_forms import CONTAINERS, DOCKER, ID, JOBS, POD, USER_SLICE
+from owner_forms import (
+    CLAIMED_CONTAINERS,
+    CLAIMED_JOBS,
+    CONTAINERS,
+    DOCKER,
+    GIVEN,
+    ID,
+    IN_A_SESSION,
+    JOBS,
+    POD,
+    POD_,
+    USER_SLICE,
+)
 
 from gpumon.collect.owners.cgroups import paths
 from gpumon.collect.owners.containers import Container, as_text, container_of
@@ -56,20 +68,91 @@ def test_a_name_in_a_cgroup_is_cleaned_and_cut():
     assert len(found) <= 4 + 64
 
 
+@pytest.mark.parametrize("given", GIVEN)
+def test_nobody_can_claim_a_job_by_a_cgroup_below_their_own(given):
+    for claimed in CLAIMED_JOBS:
+        assert job_of([given + claimed]) is None, claimed
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_nobody_can_claim_a_container_of_the_host_by_a_cgroup_below_their_own(given):
+    around = container_of([given])
+    for claimed in CLAIMED_CONTAINERS:
+        found = container_of([given + claimed])
+        if around is not None:
+            assert found == around, "a container is what its host made of it"
+        elif found is not None:
+            assert (found.manager_uid, found.of_the_host) == (1000, False), claimed
+
+
+def test_a_container_of_a_login_session_or_under_a_foreign_systemd_is_none():
+    for above in (IN_A_SESSION, "/user.slice/user-1000.slice/user@1001.service/user.slice"):
+        for claimed in (*CLAIMED_CONTAINERS, f"/libpod-{ID}.scope"):
+            assert container_of([above + claimed]) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/system.slice/web.service/libpod-payload-{ID}",
+        f"/system.slice/slurmstepd.scope/job_5/step_0/user/task_0/libpod-{ID}",
+        f"/slurm/uid_1000/job_5/step_0/task_0/libpod-{ID}",
+        f"/system.slice/htcondor/condor_execute_slot1/libpod-{ID}",
+    ],
+)
+def test_a_container_below_a_service_or_job_is_told_and_is_no_evidence(path):
+    found = container_of([path])
+    assert found is not None
+    assert (as_text(found), found.of_the_host) == ("podman 3f4e2a1b9c0d", False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/docker/{ID}",
+        f"/gpu.slice/gpu-batch.slice/docker-{ID}.scope",
+        f"/machine.slice/libpod-{ID}.scope/container",
+        f"/kubepods.slice/kubepods-pod{POD_}.slice/crio-{ID}.scope",
+        f"/system.slice/k3s.service/kubepods-besteffort-pod{POD_}.slice:cri-containerd:{ID}",
+        "/lxc.payload.gpu-box/user.slice/user-1000.slice/session-1.scope",
+        f"/../docker-{ID}.scope",
+    ],
+)
+def test_a_container_where_only_the_host_makes_them_is_evidence(path):
+    found = container_of([path])
+    assert found is not None
+    assert found.of_the_host
+
+
+def test_a_job_in_a_pod_is_that_of_the_batch_system_in_it_but_not_of_a_user_in_it():
+    pod = f"/kubepods.slice/kubepods-pod{POD_}.slice/cri-containerd-{ID}.scope"
+    step = "/system.slice/slurmstepd.scope/job_5/step_0/user"
+    assert job_of([pod + step]) == "slurm 5.0"
+    assert job_of([pod + IN_A_SESSION + step]) is None
+    # Below Podman's and LXC's containers, who is in them makes the cgroups.
+    assert job_of([f"/machine.slice/libpod-{ID}.scope/container{step}"]) is None
+
+
 @pytest.mark.parametrize(
     ("environment", "job"),
     [
         ({"SLURM_JOB_ID": "123"}, "slurm 123"),
         ({"SLURM_JOB_ID": "123", "SLURM_JOB_UID": "1000"}, "slurm 123"),
         ({"SLURM_JOB_ID": "123", "SLURM_JOB_UID": "1001"}, None),
+        ({"SLURM_JOB_ID": "12"}, None),
         ({"SLURM_JOB_ID": "0123"}, None),
         ({"SLURM_JOB_ID": "12 3"}, None),
         ({"SLURM_JOB_ID": "9" * 40}, None),
         ({}, None),
     ],
 )
-def test_the_environment_names_a_job_of_this_user_by_a_number(environment, job):
-    assert job_in_environment(environment, 1000) == job
+def test_the_environment_names_a_job_of_this_user_that_slurms_own_process_names_too(
+    environment, job
+):
+    assert job_in_environment(environment, 1000, "slurmstepd: [123.0]") == job
+    assert job_in_environment(environment, 1000, "slurmstepd: [123.batch]") == job
+    for title in (None, "", "slurmstepd: [1234.0]", "slurmstepd", "x slurmstepd: [123.0]"):
+        assert job_in_environment(environment, 1000, title) is None
 
 
 @pytest.mark.parametrize(

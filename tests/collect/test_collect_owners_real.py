@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import shutil
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from collect_helpers import needs_root, needs_unshare, until
 from container_runtime import engine
 from fake_nvml.scenario import Scenario, environment, h100
 from owner_cgroups import hierarchy
-from owner_forms import CONTAINERS, DOCKER, ID, JOBS
+from owner_forms import CONTAINERS, DOCKER, ID, JOBS, POD, POD_
 
 from gpumon.agent.child import sampler_command
 from gpumon.agent.supervisor import Supervisor, take_one
@@ -108,15 +110,17 @@ def test_a_remapped_uid_of_a_rootless_container_is_its_users(cgroups, sleeping, 
     pid = sleeping(uid)
     owner = pwd.getpwnam(ACCOUNT).pw_uid
     manager = f"/user.slice/user-{owner}.slice/user@{owner}.service"
-    for parent, expected in (
-        (manager, (ACCOUNT, "subuid")),
-        (f"{manager[:-8]}9.service", (f"uid:{uid}", None)),
-        ("/machine.slice", (f"uid:{uid}", None)),
+    podman = "podman 3f4e2a1b9c0d"
+    for parent, expected, container in (
+        (manager, (ACCOUNT, "subuid"), podman),
+        ("/user.slice/user-9.slice/user@9.service", (f"uid:{uid}", None), podman),
+        (f"{manager[:-8]}9.service", (f"uid:{uid}", None), None),
+        ("/machine.slice", (f"uid:{uid}", None), podman),
     ):
         cgroups.put(pid, f"{parent}/user.slice/libpod-{ID}.scope")
         row = look(pid, subuid=tmp_path / "subuid")
         assert (row.user, row.user_by) == expected
-        assert (row.uid, row.container) == (uid, "podman 3f4e2a1b9c0d")
+        assert (row.uid, row.container) == (uid, container)
 
 
 @needs_unshare
@@ -179,18 +183,57 @@ def test_a_home_that_is_really_mounted_names_its_owner(cgroups, spawn, tmp_path)
         home.rmdir()
 
 
-def test_a_process_that_tmux_started_says_so():
-    script = "printf 'tmux: server' >/proc/self/comm; sleep 600 & echo $!; wait"
-    server = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, user=NOBODY)
+@pytest.mark.parametrize(
+    ("server", "started_from"),
+    [
+        ("tmux: server", "tmux"),
+        ("screen", "screen"),
+        ("sshd", "ssh session"),
+        ("sshd-session", "ssh session"),
+        ("cron", None),
+    ],
+)
+def test_a_process_says_which_server_of_its_user_started_it(server, started_from):
+    script = f"printf '{server}' >/proc/self/comm; sleep 600 & echo $!; wait"
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, user=NOBODY)
     try:
-        pid = int(server.stdout.readline())
+        pid = int(process.stdout.readline())
         running(pid, b"sleep")
         row = look(pid)
-        assert (row.uid, row.started_from) == (NOBODY, "tmux")
+        assert (row.uid, row.started_from) == (NOBODY, started_from)
         os.kill(pid, 9)
     finally:
-        server.wait(10)
-        server.stdout.close()
+        process.wait(10)
+        process.stdout.close()
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_a_process_in_a_real_tmux_says_so(tmp_path):
+    tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+    subprocess.run([*tmux, "new-session", "-d", "sleep 600"], check=True, timeout=10)
+    try:
+        asked = [*tmux, "list-panes", "-a", "-F", "#{pane_pid}"]
+        pid = int(subprocess.run(asked, check=True, timeout=10, capture_output=True).stdout)
+        running(pid, b"sleep")
+        assert look(pid).started_from == "tmux"
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True, timeout=10)
+
+
+def test_a_kernel_of_jupyter_and_what_its_server_starts_say_so(spawn, tmp_path):
+    (tmp_path / "ipykernel_launcher.py").write_text("import time; time.sleep(600)")
+    (tmp_path / "jupyterlab.py").write_text("import subprocess; subprocess.run(['sleep', '600'])")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    kernel = spawn([sys.executable, "-m", "ipykernel_launcher", "-f", "x.json"], env=env)
+    server = spawn([sys.executable, "-m", "jupyterlab"], env=env)
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    started = int(until(lambda: children.read_text().split(), "it has started a program")[0])
+    try:
+        running(started, b"sleep")
+        assert look(kernel.pid).started_from == "jupyter"
+        assert look(started).started_from == "jupyter"
+    finally:
+        os.kill(started, 9)
 
 
 # ---- All the way, from the configuration to a snapshot. ----
@@ -214,6 +257,109 @@ def hold_gpu(pid, folder, monkeypatch):
     for name, value in environment(scenario.write(folder / "scenario")).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GPUMON_PIDS_ARE_MINE", "1")
+
+
+USERS = [account for account in pwd.getpwall() if 0 < account.pw_uid < NOBODY][:5]
+
+
+def places(kind):
+    """Return (account or uid, cgroup, container, job, started_from) of one process of each kind."""
+    docker, podman, pod, slurm, session = USERS
+    no_account = 2**31 - 7
+    manager = f"/user.slice/user-{podman.pw_uid}.slice/user@{podman.pw_uid}.service/user.slice"
+    login = f"/user.slice/user-{session.pw_uid}.slice"
+    in_pod = f"pod {POD} (containerd 3f4e2a1b9c0d)"
+    if kind == "v1":
+        in_docker, in_lxc = f"/docker/{ID}", "/lxc/gpu-box"
+        kubernetes = f"/kubepods/burstable/pod{POD}/{ID}"
+        in_pod = in_pod.replace("containerd", "container")
+        jobs = [(f"/slurm/uid_{slurm.pw_uid}/job_123/step_0/task_0", "slurm 123.0")]
+    else:
+        in_docker, in_lxc = f"/system.slice/docker-{ID}.scope", "/lxc.payload.gpu-box/init.scope"
+        kubernetes = (
+            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD_}.slice/"
+            f"cri-containerd-{ID}.scope"
+        )
+        scope = "/system.slice/slurmstepd.scope"
+        jobs = [
+            (f"{scope}/job_123/step_batch/user/task_0", "slurm 123.batch"),
+            (f"{scope}/s5K1KKYAYG5D00/step_0/user/task_0", "slurm s5K1KKYAYG5D00.0"),
+        ]
+    return [
+        (docker, in_docker, DOCKER, None, None),
+        (podman, f"{manager}/libpod-{ID}.scope/container", "podman 3f4e2a1b9c0d", None, None),
+        (pod, kubernetes, in_pod, None, None),
+        (no_account, in_lxc, "lxc gpu-box", None, None),
+        *((slurm, path, None, job, None) for path, job in jobs),
+        (
+            session,
+            f"{login}/user@{session.pw_uid}.service/app.slice/run-r1.scope",
+            None,
+            None,
+            None,
+        ),
+        (session, f"{login}/session-3.scope", None, None, None),
+        (0, f"{login}/session-3.scope", None, None, f"session of {session.pw_name}"),
+    ]
+
+
+@needs_unshare
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv (util-linux)")
+def test_five_users_each_in_a_pid_namespace_and_another_kind_of_cgroup_are_told_apart(
+    cgroups, spawn, tmp_path, monkeypatch
+):
+    assert len({account.pw_uid for account in USERS}) == 5
+    scenario = Scenario(gpus=[h100(0), h100(1)])
+    expected = {}
+    for number, (who, path, container, job, started_from) in enumerate(places(cgroups.kind)):
+        uid = who if isinstance(who, int) else who.pw_uid
+        user = {0: "root"}.get(uid, f"uid:{uid}") if isinstance(who, int) else who.pw_name
+        unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        ids = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        outer = spawn([*unshare, *ids, "sleep", "600"]).pid
+        children = Path(f"/proc/{outer}/task/{outer}/children")
+        pid = int(until(lambda c=children: c.read_text().split(), "it has forked")[0])
+        running(pid, b"sleep")
+        assert f"NSpid:\t{pid}\t1\n" in Path(f"/proc/{pid}/status").read_text()
+        cgroups.put(pid, path)
+        scenario.process(number % 2, pid, 1000 + number)
+        expected[pid] = (uid, user, None, container, job, started_from, 1000 + number)
+    for name, value in environment(scenario.write(tmp_path / "scenario")).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GPUMON_PIDS_ARE_MINE", "1")
+    snapshot = take_one(command=sampler_command(AgentConfig()))
+    assert snapshot.errors == []
+    found = {
+        row.pid: (
+            row.uid,
+            row.user,
+            row.user_by,
+            row.container,
+            row.job,
+            row.started_from,
+            row.gpu_memory_used_mib,
+        )
+        for gpu in snapshot.gpus
+        for row in gpu.processes
+    }
+    assert found == expected
+
+
+def test_a_user_who_makes_cgroups_of_their_own_stays_that_user(cgroups, sleeping):
+    owner = pwd.getpwnam(ACCOUNT)
+    pid = sleeping(owner.pw_uid, env={"SLURM_JOB_ID": "99"})
+    session = f"/user.slice/user-{owner.pw_uid}.slice/session-5.scope"
+    for claimed in (
+        "job_99",
+        "system.slice/slurmstepd.scope/job_99/step_0",
+        f"docker/{ID}",
+        f"system.slice/docker-{ID}.scope",
+        f"kubepods/pod{POD}/{ID}",
+    ):
+        cgroups.put(pid, f"{session}/{claimed}")
+        row = look(pid, OwnerRule(environment="SLURM_JOB_ID", any=True))
+        assert (row.uid, row.user, row.user_by) == (owner.pw_uid, ACCOUNT, None)
+        assert (row.container, row.job) == (None, None), claimed
 
 
 def only_row(snapshot):

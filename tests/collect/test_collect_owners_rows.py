@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import msgspec
 import pytest
 from collect_helpers import until
 from container_runtime import engine
-from owner_forms import DOCKER, ID, USER_SLICE
+from owner_forms import DOCKER, GIVEN, ID, USER_SLICE
 from owner_trees import write, write_init
 
 from gpumon.collect import procfs
@@ -33,6 +34,8 @@ class Host:
         self.proc = folder / "proc"
         self.proc.mkdir()
         self.subuid = folder / "subuid"
+        self.nsswitch = folder / "nsswitch.conf"
+        self.nsswitch.write_text("passwd: files systemd\n")
         self.look_up = NAMES.get
         self.exists = {name: name for name in NAMES.values()}.get
         self.enricher = None
@@ -41,7 +44,10 @@ class Host:
 
     def start(self, *rules, socket=None, patience=1.0):
         accounts = Accounts(
-            lambda uid: self.look_up(uid), patience, account_named=lambda name: self.exists(name)
+            lambda uid: self.look_up(uid),
+            patience,
+            account_named=lambda name: self.exists(name),
+            nsswitch=str(self.nsswitch),
         )
         owners = Owners(
             accounts,
@@ -161,7 +167,52 @@ SLURMD = "0::/system.slice/slurmd.service\n"
 def test_the_environment_names_a_job_only_where_slurm_started_the_process(
     host, cgroup, environment, job
 ):
-    assert host.row(uid=1000, cgroup=cgroup, environment=environment).job == job
+    slurm_step(host, 300, "slurmstepd: [77.0]")
+    row = host.row(uid=1000, parent=300, cgroup=cgroup, environment=environment)
+    assert row.job == job
+
+
+def slurm_step(host, pid, title, uid=0):
+    write(host.proc, pid, uid=uid, comm="slurmstepd", argv=(title,), cgroup=SLURMD)
+
+
+@pytest.mark.parametrize(
+    ("title", "uid", "job"),
+    [
+        ("slurmstepd: [77.0]", 0, "slurm 77"),
+        ("slurmstepd: [77.batch]", 0, "slurm 77"),
+        ("slurmstepd: [5.0]", 0, None),  # the job that it is in fact in
+        ("slurmstepd: [77.0]", 1000, None),  # a program of that name
+    ],
+)
+def test_nobody_can_claim_anothers_job_by_a_variable(host, title, uid, job):
+    slurm_step(host, 300, title, uid)
+    write(host.proc, 301, uid=1000, parent=300, comm="bash", argv=("bash",), cgroup=SLURMD)
+    row = host.row(uid=1000, parent=301, cgroup=SLURMD, environment={"SLURM_JOB_ID": "77"})
+    assert row.job == job
+
+
+@pytest.mark.parametrize("given", [given for given in GIVEN if "box" not in given])
+def test_nobody_becomes_somebody_else_by_a_cgroup_that_they_made(host, given):
+    """A uid of a user's own range has no account, so a rule could name anybody for it.
+
+    In a container of the host's own (the box), the rules hold for all that is in it.
+    """
+    host.start(BY_VARIABLE)
+    environment = {"JOB_OWNER": "bob", "SLURM_JOB_ID": "77"}
+    below = f"{given}/system.slice/docker-{ID}.scope"
+    row = host.row(uid=101000, cgroup=f"0::{below}\n", environment=environment)
+    assert (*who(row), row.job) == ("uid:101000", None, 101000, None)
+    assert host.row(501, uid=1000, cgroup=f"0::{below}\n", environment=environment).user == "alice"
+
+
+def test_the_socket_is_not_asked_for_the_name_of_a_container_below_a_service(host, tmp_path):
+    with engine(tmp_path / "s") as docker:
+        docker.run(ID, "train-7")
+        host.start(socket=docker.path)
+        row = host.row(cgroup=f"0::/system.slice/web.service/libpod-payload-{ID}\n")
+        assert row.container == "podman 3f4e2a1b9c0d"
+        assert docker.requests == []
 
 
 def test_no_job_comes_from_an_ancestor(host):
@@ -202,6 +253,22 @@ def test_a_uid_without_an_account_becomes_a_persons_by_rule(host):
     assert who(row) == ("alice", "rule: environment JOB_OWNER", 101000)
 
 
+def test_a_uid_that_a_directory_may_know_is_nobody_elses_however_it_answers(host):
+    """A directory that is down says "no such user", like one that has none."""
+    host.nsswitch.write_text("passwd: files sss\n")
+    host.start(BY_VARIABLE)
+    environment = {"JOB_OWNER": "bob"}
+    row = host.row(uid=101000, cgroup=IN_DOCKER, environment=environment)
+    assert who(row) == ("uid:101000", None, 101000)
+    host.look_up = {**NAMES, 101000: "dora"}.get  # the directory is up again
+    until(lambda: host.row(now=61).user == "dora", "its answer is taken")
+    root = host.row(501, cgroup=IN_DOCKER, environment=environment)
+    assert root.user == "bob", "root is nobody's account but its own"
+    host.subuid.write_text("carol:231072:65536\n")
+    ranged = host.row(502, uid=231072, cgroup=IN_DOCKER, environment=environment)
+    assert ranged.user == "bob", "a uid of a range for namespaces is no account"
+
+
 def test_nobody_is_named_while_the_account_database_is_silent(host):
     answers = threading.Event()
     host.look_up = lambda uid: answers.wait(10) and None
@@ -238,6 +305,50 @@ def test_a_home_that_was_mounted_names_its_owner(host):
     mounts = "500 400 0:45 /homes/bob /work rw,relatime - xfs /dev/sdb1 rw\n"
     row = host.row(cgroup=IN_DOCKER, mounts=mounts)
     assert who(row) == ("bob", "rule: home mount", 0)
+
+
+BOBS = "500 400 0:45 /homes/bob /work rw,relatime - xfs /dev/sdb1 rw\n"
+ALICES = BOBS.replace("bob", "alice")
+
+
+def test_the_mounts_of_a_container_are_read_once_for_all_its_processes_of_a_sample(
+    host, monkeypatch
+):
+    host.start(OwnerRule(home_mount=True))
+    namespace = host.proc / "namespace"
+    namespace.touch()
+    for pid in range(500, 510):
+        write(host.proc, pid, cgroup=IN_DOCKER, environment={}, mounts=BOBS)
+        (host.proc / str(pid) / "ns").mkdir()
+        os.link(namespace, host.proc / str(pid) / "ns" / "mnt")
+    reads = []
+    read = procfs.read_mounts
+    monkeypatch.setattr(procfs, "read_mounts", lambda folder: reads.append(folder) or read(folder))
+    rows = [Process(pid=pid) for pid in range(500, 510)]
+    host.enricher.enrich([Gpu(index=0, processes=rows)], Moment(1e9, 100.0, 1e6), [])
+    assert {row.user for row in rows} == {"bob"}
+    assert len(reads) == 2  # the host's and the container's
+    # The number of a namespace that is gone is soon another one's.
+    row = host.row(510, now=5, cgroup=IN_DOCKER, environment={}, mounts=ALICES)
+    (host.proc / "510" / "ns").mkdir()
+    os.link(namespace, host.proc / "510" / "ns" / "mnt")
+    row = host.row(510, now=70)
+    assert row.user == "alice"
+
+
+def test_a_mount_table_that_is_too_long_names_nobody_and_that_is_said(host):
+    host.start(OwnerRule(home_mount=True), BY_VARIABLE)
+    padding = "501 400 0:45 /homes/x /x rw,relatime - xfs /dev/sdb1 rw\n" * 20_000
+    row = host.row(cgroup=IN_DOCKER, environment={"JOB_OWNER": "alice"}, mounts=BOBS + padding)
+    assert who(row) == ("root", None, 0), "a later rule might name somebody else"
+    for now in (0.0, 5.0, 61.0):
+        host.row(now=now)
+        (error,) = host.errors
+        assert "mount table is too long" in error
+    write(host.proc, 500, cgroup=IN_DOCKER, environment={}, mounts=BOBS)
+    assert host.row(now=125).user == "bob"
+    host.row(now=200)
+    assert host.errors == []
 
 
 def test_label_and_name_come_from_the_socket_one_sample_later(host, tmp_path):

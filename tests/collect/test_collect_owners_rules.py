@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from owner_forms import ID
 from owner_trees import HOST_MOUNTS
@@ -64,6 +66,11 @@ def test_a_container_that_is_known_by_its_name_needs_no_socket():
 
 
 # ---- What no rule makes a person of. ----
+
+
+def test_a_name_longer_than_patterns_were_checked_for_names_nobody():
+    assert found(BY_NAME, facts=Facts("alice-" + "x" * 122, {})) is not None
+    assert found(BY_NAME, facts=Facts("alice-" + "x" * 123, {})) is None
 
 
 def test_two_homes_are_nobodys():
@@ -157,14 +164,30 @@ def inside(*lines):
     ],
 )
 def test_a_home_is_told_by_its_folder_on_the_host(lines, names):
-    assert mounts.homes(inside(*lines), mounts.by_device(HOST_MOUNTS)) == names
+    assert mounts.homes(inside(*lines), mounts.points_of_homes(HOST_MOUNTS)) == names
 
 
 def test_a_mount_table_of_another_form_names_nobody():
     for text in ("", "\n\n", "nonsense", "1 2 3 4 5\n", "400 300 0:45 /homes/alice"):
-        assert mounts.homes(text, mounts.by_device(HOST_MOUNTS)) == set()
+        assert mounts.homes(text, mounts.points_of_homes(HOST_MOUNTS)) == set()
         alices = inside(("0:45", "/homes/alice", "/x"))
-        assert mounts.homes(alices, mounts.by_device(text)) == set()
+        assert mounts.homes(alices, mounts.points_of_homes(text)) == set()
+
+
+def test_thousands_of_mounts_of_one_file_system_take_no_time():
+    """Whoever may mount can make as many as they like, each of them beside all of the host's."""
+    host = HOST_MOUNTS + "".join(
+        f"{number} 22 8:1 /srv/data{number} /mnt/{number} rw - ext4 /dev/sda1 rw\n"
+        for number in range(1000, 7000)
+    )
+    deep = "/srv" + "/x" * 500
+    many = [
+        ("8:1", f"{deep if number % 9 == 0 else '/srv'}/{number}", "/m") for number in range(6000)
+    ]
+    container = inside(*many, ("0:45", "/homes/alice", "/work"))
+    begin = time.perf_counter()
+    assert mounts.homes(container, mounts.points_of_homes(host)) == {"alice"}
+    assert time.perf_counter() - begin < 1.0
 
 
 # ---- Uids of rootless containers. ----

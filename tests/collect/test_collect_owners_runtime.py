@@ -46,13 +46,47 @@ def test_a_container_is_known_by_name_and_labels_a_sample_later(docker, runtime)
     assert docker.requests == ["GET /containers/json HTTP/1.0"]
 
 
-def test_what_is_known_is_not_asked_again(docker, runtime):
+def test_what_is_known_is_asked_again_once_a_minute_and_not_when_nobody_wants_it(docker, runtime):
     docker.run(ID, "train-7")
     answered(runtime, ID)
-    for second in range(0, 100_000, 60):
+    for second in range(0, 60, 5):
         runtime.begin(float(second))
         assert runtime.facts(ID)[1]
     assert len(docker.requests) == 1
+    for minute in (1, 2):
+        runtime.begin(60.0 * minute)
+        assert runtime.facts(ID) == (Facts("train-7", {}), True)
+        until(lambda: not runtime._answers.empty(), "it has answered again")
+        runtime.begin(60.0 * minute + 5)
+        assert runtime.facts(ID)[1]
+    assert len(docker.requests) == 3
+    for second in range(200, 2000, 5):
+        runtime.begin(float(second))
+    assert len(docker.requests) == 3
+
+
+def test_a_container_that_is_renamed_has_its_new_name_within_two_minutes(docker, runtime):
+    docker.run(ID, "train-7")
+    answered(runtime, ID)
+    docker.containers.clear()
+    docker.run(ID, "train-8")
+
+    def name(now):
+        runtime.begin(now)
+        return runtime.facts(ID)[0].name
+
+    assert name(59.0) == "train-7"
+    until(lambda: name(61.0) == "train-8", "the new name is known")
+
+
+def test_a_name_is_kept_while_the_runtime_fails(docker, runtime):
+    docker.run(ID, "train-7")
+    answered(runtime, ID)
+    docker.answer = lambda handler: docker.send(handler, b"{}", 500)
+    until(lambda: runtime.begin(61.0) or (runtime.facts(ID) and runtime.failure), "it has failed")
+    for second in range(61, 400):
+        runtime.begin(float(second))
+        assert runtime.facts(ID) == (Facts("train-7", {}), True)
 
 
 def test_all_containers_of_a_host_cost_one_question(docker, runtime):

@@ -120,21 +120,29 @@ def test_cpu_use_is_unknown_at_first_sight_and_measured_then(enricher, spawn):
 # ---- Processes that end or can't be seen. ----
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_a_process_may_end_at_any_read(enricher, sleeper, monkeypatch, n):
-    reads = []
-    read = procfs._read
+def test_a_process_may_end_at_any_read(sleeper, monkeypatch):
+    """Whichever read of its first look is the first in vain, and all after that."""
+    read, reads = procfs._read, []
 
-    def vanishing(path, most):
-        reads.append(path)
-        if len(reads) >= n:
-            raise ProcessLookupError(3, "No such process")
-        return read(path, most)
+    def looked_at(last_good):
+        reads.clear()
 
-    monkeypatch.setattr(procfs, "_read", vanishing)
-    row = look(enricher, sleeper)
-    assert (row.pid, row.gpu_memory_used_mib, row.note) == (sleeper, 100, ENDED)
-    assert len(reads) == n
+        def vanishing(path, most):
+            reads.append(path)
+            if len(reads) > last_good:
+                raise ProcessLookupError(3, "No such process")
+            return read(path, most)
+
+        monkeypatch.setattr(procfs, "_read", vanishing)
+        return look(Enricher(pids_are_ours=True), sleeper)
+
+    assert looked_at(1000).note is None
+    alive = len(reads)
+    assert alive >= 6, "its state, arguments, uid, cgroups, an ancestor, and its state again"
+    for last_good in range(alive):
+        row = looked_at(last_good)
+        assert (row.pid, row.gpu_memory_used_mib, row.note) == (sleeper, 100, ENDED)
+        assert len(reads) > last_good
 
 
 def test_a_process_that_ended_keeps_its_row_with_what_was_known(enricher, spawn):

@@ -94,6 +94,16 @@ static bool was_told(const struct nvmlEventSet_st *set, int gpu, uint64_t id)
     return false;
 }
 
+/* A set that has a lost GPU among its own says so, each time it has no event to tell. */
+static nvmlReturn_t tell_nothing(const struct nvmlEventSet_st *set,
+                                 const struct scenario *scenario)
+{
+    for (int gpu = 0; gpu < scenario->gpu_count; gpu++)
+        if (set->types[gpu] != 0 && scenario->gpus[gpu]->lost)
+            return NVML_ERROR_GPU_IS_LOST;
+    return NVML_ERROR_TIMEOUT;
+}
+
 static nvmlReturn_t tell_event(struct nvmlEventSet_st *set, const struct scenario *scenario,
                                nvmlEventData_t *data)
 {
@@ -116,7 +126,7 @@ static nvmlReturn_t tell_event(struct nvmlEventSet_st *set, const struct scenari
             return NVML_SUCCESS;
         }
     }
-    return NVML_ERROR_TIMEOUT;
+    return tell_nothing(set, scenario);
 }
 
 static nvmlReturn_t wait_for_event(enum function function, nvmlEventSet_t set,

@@ -8,25 +8,25 @@ it changes, at most once a minute after that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gpumon.collect.health import xids
+from gpumon.collect.health import kept, xids
 from gpumon.collect.health.conditions import ECC_ADVICE, conditions, hints
+from gpumon.collect.health.kept import State
 from gpumon.collect.health.kernel_log import Bus, KernelLog, LoggedXid
 from gpumon.collect.health.known import KnownGpu, KnownGpus
-from gpumon.collect.health.ledger import DAY, DRIVER, HOUR, KERNEL_LOG, Entry, Ledger
+from gpumon.collect.health.ledger import DAY, DRIVER, HOUR, KERNEL_LOG, Ledger
 from gpumon.collect.health.state import StateFile
+from gpumon.collect.health.times import Shift
 from gpumon.collect.moment import Moment
 from gpumon.model import Gpu, encode
-from gpumon.text import clean
 from gpumon.units import clock
 
 _WRITES_AT_ONCE = 5.0
 _WRITES_A_SECOND = 1 / 60
 _MOST_UNPLACED = 256
-_ADVICE_LENGTH = 1000
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -35,18 +35,6 @@ class DriverEvent(msgspec.Struct, frozen=True):
 
     uuid: str
     xid: int | None
-
-
-class State(msgspec.Struct, kw_only=True):
-    """What the state file holds."""
-
-    boot_id: str | None = None
-    log_sequence: int | None = None
-    """Number of the last record of the kernel log that is known, in the boot `boot_id`."""
-    unplaced: list[LoggedXid] = []
-    """XIDs of the log whose GPU is not known."""
-    gpus: dict[str, KnownGpu] = {}
-    entries: dict[str, list[Entry]] = {}
 
 
 class Health:
@@ -64,32 +52,34 @@ class Health:
         now: Moment,
     ) -> None:
         self._state_path = state_path
-        self._file = None if state_path is None else StateFile(state_path, log)
+        self._heard = log
         self._boot_id = _read_boot_id()
-        state = self._load(log)
-        same_boot = state.boot_id is not None and state.boot_id == self._boot_id
-        self._known = KnownGpus(state.gpus)
-        self._ledgers = {uuid: Ledger(entries) for uuid, entries in state.entries.items()}
-        if not same_boot:
-            for ledger in self._ledgers.values():
-                ledger.reset(now.wall - now.boot)
-        self._log = (
-            None
-            if kernel_log is None
-            else KernelLog(kernel_log, after=state.log_sequence if same_boot else None)
-        )
-        self._unplaced = deque(state.unplaced if same_boot else (), maxlen=_MOST_UNPLACED)
+        self._boot_wall = now.wall - now.boot
         self._now = now
+        self._known = KnownGpus()
+        self._ledgers: dict[str, Ledger] = {}
+        self._unplaced: deque[LoggedXid] = deque(maxlen=_MOST_UNPLACED)
         self._writes = _WRITES_AT_ONCE
         self._refilled = now.monotonic
+        self._file = None if state_path is None else StateFile(state_path, log)
+        after = self._take_in(None if self._file is None else self._file.load())
+        self._log = None if kernel_log is None else KernelLog(kernel_log, after=after)
         self._saved = self._news()
 
     def begin(self, now: Moment) -> None:
         """Read the kernel log; nothing here can be held up by the driver."""
         self._now = now = msgspec.structs.replace(now, wall=round(now.wall, 3))
-        if self._file is not None and self._file.was_removed():
-            self._known.forget_missing()
-            self._saved = b""
+        self._follow_the_clock()
+        if self._file is not None:
+            arrived = self._file.arrived()
+            if arrived is not None:
+                self._take_in(arrived)
+                self._saved = b""
+            if self._file.was_removed():
+                self._known.forget_missing()
+                for ledger in self._ledgers.values():
+                    ledger.forget_unread()
+                self._saved = b""
         self._place([] if self._log is None else self._log.read(now))
         self._save()
 
@@ -128,7 +118,7 @@ class Health:
         for gpu in gpus:
             gpu.hints = hints(gpu)
             self._say_what_is_unseen(gpu, no_events)
-        gpus += self._known.missing(gpus, now)
+        gpus += self._known.missing(gpus, now, self._boot_wall)
         for gpu in gpus:
             if gpu.uuid is not None:
                 self._judge(gpu.uuid, gpu, now)
@@ -154,12 +144,14 @@ class Health:
                     ledger.holds(it.kind, it.level, it.text, it.advice, now=now, count=it.count)
                 elif it.holds is False:
                     ledger.over(it.kind, now)
+                else:
+                    ledger.unread(it.kind, now)
             ledger.over("missing", now)
         else:
             advice = f"{_MISSING}; {self._how_to_forget()}"
             ledger.holds("missing", "fault", gpu.error or "missing", advice, now=gpu.missing_since)
         ledger.tidy(now)
-        gpu.health = ledger.events()
+        gpu.health = ledger.events(now)
 
     def _how_to_forget(self) -> str:
         if self._state_path is None:
@@ -170,7 +162,7 @@ class Health:
         """Say why a list of health can't hold XIDs, where neither source tells them."""
         why = no_events.get(gpu.index)
         log_error = "not read" if self._log is None else self._log.error
-        if why is not None and log_error is not None and gpu.error is None:
+        if why is not None and log_error is not None:
             gpu.unknown["health"] = f"no XIDs: events of the driver: {why}; kernel log: {log_error}"
 
     def _place(self, new: list[LoggedXid]) -> None:
@@ -208,22 +200,37 @@ class Health:
     def _ledger(self, uuid: str) -> Ledger:
         return self._ledgers.setdefault(uuid, Ledger())
 
-    def _load(self, log: Callable[[str], None]) -> State:
-        data = None if self._file is None else self._file.load()
-        if data is None:
-            return State()
-        try:
-            state = msgspec.json.decode(data, type=State)
-        except msgspec.MsgspecError as error:
-            log(f"{self._state_path} can't be used ({error}): a new one takes its place")
-            return State()
-        for gpu in state.gpus.values():
-            gpu.name = clean(gpu.name) or None
-        for entries in state.entries.values():
-            entries[:] = [entry for entry in entries if entry.sources]
-            for entry in entries:
-                entry.text, entry.advice = clean(entry.text), clean(entry.advice, _ADVICE_LENGTH)
-        return state
+    def _take_in(self, data: bytes | None) -> int | None:
+        """Add what the state file holds; return the number of the last known record of the log.
+
+        What a sampler before this one has kept, at the start or whenever a slow disk gives it.
+        """
+        state = kept.read(data, self._state_path or "", self._heard) if data else State()
+        ledgers = {uuid: Ledger(entries) for uuid, entries in state.entries.items()}
+        same_boot = state.boot_id is not None and state.boot_id == self._boot_id
+        if not same_boot:
+            for ledger in ledgers.values():
+                ledger.reset(self._boot_wall)
+            state.unplaced.clear()
+            state.log_sequence = None
+        elif state.boot_wall is not None:
+            shift = Shift.between(state.boot_wall, self._boot_wall, self._now.boot)
+            _shift(shift, state.gpus.values(), ledgers.values(), state.unplaced)
+        self._known.merge(state.gpus)
+        for uuid, ledger in ledgers.items():
+            self._ledger(uuid).merge(ledger)
+        self._unplaced.extend(xid for xid in state.unplaced if xid not in self._unplaced)
+        return state.log_sequence
+
+    def _follow_the_clock(self) -> None:
+        """Move all times of this boot with the clock, where that was set: their age is the same."""
+        boot_wall = self._now.wall - self._now.boot
+        shift = Shift.between(self._boot_wall, boot_wall, self._now.boot)
+        if shift is not None:
+            self._boot_wall = boot_wall
+            unplaced = list(self._unplaced)
+            _shift(shift, self._known.gpus.values(), self._ledgers.values(), unplaced)
+            self._unplaced = deque(unplaced, maxlen=_MOST_UNPLACED)
 
     def _news(self) -> bytes:
         """Return what is worth a write when it has changed."""
@@ -244,12 +251,29 @@ class Health:
         self._writes -= 1
         state = State(
             boot_id=self._boot_id,
+            boot_wall=self._boot_wall,
             log_sequence=None if self._log is None else self._log.sequence,
             unplaced=list(self._unplaced),
             gpus=self._known.gpus,
             entries={uuid: ledger.entries() for uuid, ledger in self._ledgers.items()},
         )
         self._file.save(encode(state))
+
+
+def _shift(
+    shift: Shift | None,
+    gpus: Iterable[KnownGpu],
+    ledgers: Iterable[Ledger],
+    unplaced: list[LoggedXid],
+) -> None:
+    if shift is None:
+        return
+    for gpu in gpus:
+        if gpu.missing_since is not None:
+            gpu.missing_since = shift(gpu.missing_since)
+    for ledger in ledgers:
+        ledger.shift(shift)
+    unplaced[:] = [msgspec.structs.replace(xid, at=shift(xid.at)) for xid in unplaced]
 
 
 _MISSING = (

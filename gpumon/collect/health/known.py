@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gpumon.collect.health.kernel_log import Bus, parse_bus_id
+from gpumon.collect.health.times import known
 from gpumon.model import Gpu
 from gpumon.units import clock
 
@@ -58,8 +59,12 @@ class KnownGpus:
         self._bound()
         return max(0, sum(gpu.missing_since is None for gpu in unlisted) - unnamed)
 
-    def missing(self, rows: list[Gpu], now: float) -> list[Gpu]:
-        """Return a row for each GPU that is missing, at its old index or at the next free one."""
+    def missing(self, rows: list[Gpu], now: float, boot_wall: float = 0.0) -> list[Gpu]:
+        """Return a row for each GPU that is missing, at its old index or at the next free one.
+
+        `boot_wall` is the start of the machine. A GPU that has been missing since a time that is
+        still to come, by today's clock, was so before that start; when is not known.
+        """
         taken = {row.index for row in rows}
         free = max(taken, default=-1) + 1
         found: list[Gpu] = []
@@ -70,7 +75,10 @@ class KnownGpus:
             if index in taken:
                 index, free = free, free + 1
             taken.add(index)
-            since = clock(gpu.missing_since, now)
+            exact = known(gpu.missing_since or 0.0, now)
+            since = clock(boot_wall if exact is None else exact, now)
+            if exact is None:
+                since = f"before the start of this machine at {since} (the clock was set back)"
             counts = f"the driver counts {gpu.counted} GPU{'' if gpu.counted == 1 else 's'}"
             found.append(
                 Gpu(
@@ -80,7 +88,7 @@ class KnownGpus:
                     name=gpu.name,
                     error=f"missing since {since}: {counts}",
                     lost=True,
-                    missing_since=gpu.missing_since,
+                    missing_since=round(boot_wall, 3) if exact is None else exact,
                 )
             )
         return sorted(found, key=lambda row: row.index)
@@ -88,6 +96,18 @@ class KnownGpus:
     def forget_missing(self) -> None:
         """Forget the GPUs that are missing: somebody knows."""
         self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items() if gpu.missing_since is None}
+
+    def merge(self, gpus: dict[str, KnownGpu]) -> None:
+        """Add what was kept of before, where no other card stands in its place by now."""
+        places = {
+            gpu.pci_bus_id
+            for uuid, gpu in self.gpus.items()
+            if uuid not in gpus and gpu.pci_bus_id is not None
+        }
+        for uuid, gpu in gpus.items():
+            if gpu.pci_bus_id not in places:
+                self.gpus.setdefault(uuid, gpu)
+        self._bound()
 
     def places(self) -> dict[Bus, str]:
         """Return the UUID of the GPU at each PCI address; the listed one where there are two."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpumon.collect.health.times import Shift, known
 from gpumon.model import HealthEvent, HealthLevel
+from gpumon.units import clock
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -17,6 +19,11 @@ MOST_EVENTS = 16
 
 DRIVER = "driver"
 KERNEL_LOG = "kernel log"
+
+_ENDS_WITH_A_START = ("ecc", "lost", "row_remap", "retired_pages", "recovery")
+"""States that a start of the machine ends by their nature: counts since the last reset, what waits
+for a reset or asks for one, a driver's loss of a GPU. Where it goes on, the next reading says so.
+Memory that can't be replaced, and a GPU that is not there, are the same after it."""
 
 _LEVELS: tuple[HealthLevel, ...] = ("fault", "warning", "application")
 
@@ -41,6 +48,8 @@ class Entry(msgspec.Struct):
     holds: bool = False
     """It is a state that was not seen to be over."""
     ended_at: float | None = None
+    unread_since: float | None = None
+    """Of a state: since when nothing says whether it still holds."""
 
     def count(self) -> int:
         """Return how often it happened.
@@ -54,25 +63,49 @@ class Entry(msgspec.Struct):
         best = max(self.sources, key=lambda name: (self.sources[name].count, name == KERNEL_LOG))
         return self.sources[best].last_at
 
-    def not_after(self, now: float) -> None:
-        """Let nothing have happened in the future: the clock was set back."""
+    def shift(self, shift: Shift) -> None:
+        """Move all times as the clock was."""
         for seen in self.sources.values():
-            seen.first_at, seen.last_at = min(seen.first_at, now), min(seen.last_at, now)
+            seen.first_at, seen.last_at = shift(seen.first_at), shift(seen.last_at)
         if self.ended_at is not None:
-            self.ended_at = min(self.ended_at, now)
+            self.ended_at = shift(self.ended_at)
+        if self.unread_since is not None:
+            self.unread_since = shift(self.unread_since)
 
-    def event(self) -> HealthEvent:
-        """Return the entry as a snapshot has it."""
+    def take(self, other: Entry) -> None:
+        """Add what another knows of the same; whoever saw it last says whether it goes on."""
+        if other.last_at() > self.last_at():
+            self.holds, self.ended_at = other.holds, other.ended_at
+            self.unread_since = other.unread_since
+        for name, theirs in other.sources.items():
+            ours = self.sources.setdefault(name, theirs)
+            ours.count = max(ours.count, theirs.count)
+            ours.first_at = min(ours.first_at, theirs.first_at)
+            ours.last_at = max(ours.last_at, theirs.last_at)
+
+    def event(self, now: float) -> HealthEvent | None:
+        """Return the entry as a snapshot has it; None for one that is over nobody knows when."""
+        ended_at = None if self.ended_at is None else known(self.ended_at, now)
+        if self.ended_at is not None and ended_at is None:
+            return None
+        text = self.text
+        if self.holds and self.unread_since is not None:
+            since = known(self.unread_since, now)
+            text += (
+                " (not readable any more)"
+                if since is None
+                else (f" (not readable since {clock(since, now)})")
+            )
         return HealthEvent(
             kind=self.kind,
             code=self.code,
             level=self.level,
-            text=self.text,
+            text=text,
             advice=self.advice,
-            first_at=round(min(seen.first_at for seen in self.sources.values()), 3),
-            last_at=round(self.last_at(), 3),
+            first_at=_rounded(known(min(seen.first_at for seen in self.sources.values()), now)),
+            last_at=_rounded(known(self.last_at(), now)),
             count=self.count(),
-            ended_at=None if self.ended_at is None else round(self.ended_at, 3),
+            ended_at=_rounded(ended_at),
             source=", ".join(sorted(self.sources)),
         )
 
@@ -87,9 +120,30 @@ class Ledger:
         """Return all entries."""
         return list(self._entries.values())
 
-    def events(self) -> list[HealthEvent]:
+    def events(self, now: float) -> list[HealthEvent]:
         """Return what a snapshot shows: what goes on first, then the worst, then the newest."""
-        return [entry.event() for entry in self._entries.values()]
+        events = [entry.event(now) for entry in self._entries.values()]
+        return [event for event in events if event is not None]
+
+    def merge(self, other: Ledger) -> None:
+        """Add what another ledger of the same GPU holds."""
+        for key, theirs in other._entries.items():
+            ours = self._entries.setdefault(key, theirs)
+            if ours is not theirs:
+                ours.take(theirs)
+
+    def shift(self, shift: Shift) -> None:
+        """Move all times as the clock was."""
+        for entry in self._entries.values():
+            entry.shift(shift)
+
+    def forget_unread(self) -> None:
+        """Drop the states of which nothing says any more whether they hold: somebody knows."""
+        self._entries = {
+            key: entry
+            for key, entry in self._entries.items()
+            if not entry.holds or entry.unread_since is None
+        }
 
     def happened(
         self,
@@ -136,7 +190,13 @@ class Ledger:
         if begins or grown != seen.count:
             seen.last_at = now
         seen.count = grown
-        entry.holds, entry.ended_at = True, None
+        entry.holds, entry.ended_at, entry.unread_since = True, None, None
+
+    def unread(self, kind: str, now: float) -> None:
+        """Note that nothing says whether a state holds: it is not over, and not sure either."""
+        entry = self._entries.get((kind, None))
+        if entry is not None and entry.holds and entry.unread_since is None:
+            entry.unread_since = now
 
     def over(self, kind: str, now: float) -> None:
         """Note that a state does not hold."""
@@ -145,19 +205,24 @@ class Ledger:
             entry.holds, entry.ended_at = False, now
 
     def reset(self, at: float) -> None:
-        """Note that the machine was started anew at `at`: what happened before is over."""
+        """Note that the machine was started anew at `at`: what happened before is over.
+
+        So are states that a start ends. The others go on until a reading says otherwise.
+        """
         for entry in self._entries.values():
-            if entry.ended_at is None and not entry.holds:
-                entry.ended_at = max(at, entry.last_at())
+            over = not entry.holds or entry.kind in _ENDS_WITH_A_START
+            if entry.ended_at is None and over:
+                entry.holds, entry.ended_at = False, max(at, entry.last_at())
 
     def tidy(self, now: float) -> None:
         """End what happened long enough ago, drop what has been over for a day, keep the worst."""
         for entry in self._entries.values():
-            entry.not_after(now)
             if entry.ended_at is None and not entry.holds:
-                counts_until = entry.last_at() + HOUR
-                if now >= counts_until:
-                    entry.ended_at = counts_until
+                last_at = entry.last_at()
+                if known(last_at, now) is None:
+                    entry.ended_at = last_at  # of another clock: it must not go on until that time
+                elif now >= last_at + HOUR:
+                    entry.ended_at = last_at + HOUR
         kept = [
             entry
             for entry in self._entries.values()
@@ -175,6 +240,10 @@ class Ledger:
             self._entries[kind, code] = entry
         entry.level, entry.text, entry.advice = level, text, advice
         return entry
+
+
+def _rounded(at: float | None) -> float | None:
+    return None if at is None else round(at, 3)
 
 
 def _rank(entry: Entry) -> tuple[bool, int, float]:

@@ -56,6 +56,25 @@ class Ancestors:
             pass  # an ancestor ended meanwhile or is hidden: then nothing is told
         return None
 
+    def slurm_step(self, pid: int) -> str | None:
+        """Return the title of Slurm's process that started this one: "slurmstepd: [123.0]".
+
+        It must be root's, so that it is no program of that name. None where there is none.
+        """
+        try:
+            parent = procfs.read_stat(f"{self._proc}/{pid}").parent
+            for _ in range(_MOST_ANCESTORS):
+                if parent <= 1:
+                    return None
+                folder = f"{self._proc}/{parent}"
+                stat = procfs.read_stat(folder)
+                if stat.comm == b"slurmstepd" and procfs.read_uid(folder) == 0:
+                    return " ".join(procfs.read_arguments(folder))
+                parent = stat.parent
+        except (OSError, ValueError, IndexError):
+            pass  # as above
+        return None
+
     def _look_at(self, pid: int) -> tuple[int, int, str | None]:
         """Return parent, owner and telling name of an ancestor."""
         known = self._read.get(pid)

@@ -1,17 +1,19 @@
 """Which container a process is in, from its cgroups.
 
 A path is read from its top: what the host's own runtime made stands there. Below it a container may
-have made anything, another container's name too.
+have made anything, another container's name too. So may a user in what they were given: below
+their own systemd that is told (`manager_uid`), below a service or job only what Podman makes there
+counts, and is marked (`handed_over`).
 """
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import msgspec
 
 from gpumon.collect.owners.cgroups import unescape
+from gpumon.collect.owners.places import walk
 from gpumon.text import clean
 
 SHORT_ID = 12
@@ -38,7 +40,8 @@ _LXC = re.compile(r"lxc\.payload\.(?P<name>.+)\Z")
 _MACHINE = re.compile(r"(?:machine-(?P<name>.+)\.scope|systemd-nspawn@(?P<unit>.+)\.service)\Z")
 _APPTAINER = re.compile(r"(?:apptainer|singularity)-(?P<pid>\d+)\.scope\Z")
 _VIRTUAL_MACHINE = "qemu-"
-_USER_MANAGER = re.compile(r"user@(?P<uid>\d+)\.service\Z")
+_WITHOUT_CGROUPS_OF_ITS_OWN = ("docker", "containerd", "cri-o", "pod")
+"""Made by a daemon of the host, in containers whose cgroups can't be written from within."""
 
 
 class Container(msgspec.Struct, frozen=True):
@@ -53,6 +56,13 @@ class Container(msgspec.Struct, frozen=True):
     """The uid of the Kubernetes pod."""
     manager_uid: int | None = None
     """The user whose systemd (user@1000.service) the container runs under: it is rootless."""
+    handed_over: bool = False
+    """Its cgroup is below one that a service or job was given, and may be of their making."""
+
+    @property
+    def of_the_host(self) -> bool:
+        """Whether only the host's own runtime can have made a cgroup of this name there."""
+        return self.manager_uid is None and not self.handed_over
 
     @property
     def name(self) -> str | None:
@@ -62,7 +72,7 @@ class Container(msgspec.Struct, frozen=True):
 
 def container_of(paths: list[str]) -> Container | None:
     """Return the container that the paths name; None where they name none, or not the same one."""
-    found = {container for path in paths if (container := _in_path(path)) is not None}
+    found = {named[0] for path in paths if (named := _in_path(path)) is not None}
     return found.pop() if len(found) == 1 else None
 
 
@@ -80,19 +90,34 @@ def as_text(container: Container, name: str | None = None) -> str:
     return f"{itself} ({name})" if name else itself
 
 
-def _in_path(path: str) -> Container | None:
+def below_container(path: str) -> str | None:
+    """Return the rest of a path below a container whose own cgroups prove something.
+
+    That is where a batch system runs in pods. None: it is in no such container.
+    """
+    found = _in_path(path)
+    if found is None:
+        return None
+    container, ends = found
+    sure = container.of_the_host and container.runtime in _WITHOUT_CGROUPS_OF_ITS_OWN
+    return path[ends:] if sure else None
+
+
+def _in_path(path: str) -> tuple[Container, int] | None:
+    """Return the container and where in the path its own part ends."""
     pod: str | None = None
-    manager_uid: int | None = None
-    for above, part in pairwise(path.split("/")):
-        if (match := _USER_MANAGER.match(part)) is not None:
-            manager_uid = int(match["uid"])
-        if (match := _POD.match(part)) is not None:
-            pod = match["uid"].replace("_", "-")
-        found = _in_part(part, above)
-        if found is not None:
-            runtime, identity = found
-            return Container(runtime, identity, pod, manager_uid)
-    return None if pod is None else Container("pod", pod, pod, manager_uid)
+    whose: int | None = None
+    pod_ends = 0
+    for place in walk(path):
+        if not place.handed_over and (match := _POD.match(place.part)) is not None:
+            pod, pod_ends, whose = match["uid"].replace("_", "-"), place.ends, place.manager_uid
+        found = _in_part(place.part, place.above)
+        if found is None or (place.handed_over and found[0] != "podman"):
+            continue
+        runtime, identity = found
+        made = Container(runtime, identity, pod, place.manager_uid, place.handed_over)
+        return made, place.ends
+    return None if pod is None else (Container("pod", pod, pod, whose), pod_ends)
 
 
 def _in_part(part: str, above: str) -> tuple[str, str] | None:

@@ -9,10 +9,10 @@ import msgspec
 
 from gpumon.collect import procfs
 from gpumon.collect.accounts import Accounts
-from gpumon.collect.owners import cgroups, containers, jobs, mounts, rules
+from gpumon.collect.owners import cgroups, containers, jobs, rules
 from gpumon.collect.owners.ancestry import Ancestors
 from gpumon.collect.owners.containers import Container
-from gpumon.collect.owners.mounts import Mount
+from gpumon.collect.owners.mounts import Homes
 from gpumon.collect.owners.rules import Evidence, Person, Undecided
 from gpumon.collect.owners.runtime import Facts, Runtime
 from gpumon.collect.owners.subuid import Subuids
@@ -67,7 +67,7 @@ class Owners:
         self._rules = options.rules
         self._subuids = Subuids(subuid)
         self._ancestors = Ancestors(proc)
-        self._host_mounts: dict[str, list[Mount]] | None = None
+        self._homes = Homes(proc)
         socket = options.container_socket
         self._runtime = None if socket is None else Runtime(socket)
         in_rules = [rule.environment for rule in self._rules if rule.environment is not None]
@@ -78,7 +78,7 @@ class Owners:
     def begin(self, now: float, errors: list[str]) -> None:
         """Begin a sample at `now` (seconds, monotonic); say in `errors` what holds for all."""
         self._ancestors.begin()
-        self._host_mounts = None
+        self._homes.begin(now, errors)
         if self._runtime is not None:
             self._runtime.begin(now)
             if self._runtime.failure is not None:
@@ -99,10 +99,11 @@ class Owners:
         container = containers.container_of(paths)
         job = jobs.job_of(paths)
         if job is None and uid is not None and jobs.started_by_slurmd(paths):
-            job = jobs.job_in_environment(self._environment(folder) or {}, uid)
-        # Below a user's own systemd, and where only the environment tells of a container, all is of
-        # a user's making: no evidence of anybody else.
-        of_the_host = container is not None and container.manager_uid is None
+            title = self._ancestors.slurm_step(pid)
+            job = jobs.job_in_environment(self._environment(folder) or {}, uid, title)
+        # Where only the environment tells of a container, it is of a user's making like what is
+        # below a user's own systemd: no evidence of anybody else.
+        of_the_host = container is not None and container.of_the_host
         if container is None or container.runtime == "apptainer":
             container = self._apptainer(folder) or container
         started_from = None
@@ -112,7 +113,8 @@ class Owners:
             started_from = self._ancestors.started_from(pid, uid, program)
         evidence = None
         if container is not None and of_the_host and self._rules:
-            evidence = Evidence(container, self._environment(folder), self._homes(folder))
+            homes = self._homes.of(folder) if self._wants_homes else frozenset()
+            evidence = Evidence(container, self._environment(folder), homes)
         return Traces(container, job, _session_uid(paths), started_from, evidence)
 
     def _environment(self, folder: str) -> dict[str, str] | None:
@@ -144,17 +146,6 @@ class Owners:
         images = [clean(environment.get(variable, ""), 64) for variable in _IMAGE_VARIABLES]
         return next((Container("apptainer", image) for image in images if image), None)
 
-    def _homes(self, folder: str) -> frozenset[str] | None:
-        if not self._wants_homes:
-            return frozenset()
-        try:
-            if self._host_mounts is None:
-                # Not the agent's own, which its unit may keep from seeing /home.
-                self._host_mounts = mounts.by_device(procfs.read_mounts(f"{self._proc}/1"))
-            return mounts.homes(procfs.read_mounts(folder), self._host_mounts)
-        except (OSError, ValueError):
-            return None
-
     # ---- Filling, in each sample. ----
 
     def fill(self, row: Process, traces: Traces, owner_known: bool) -> None:
@@ -176,10 +167,15 @@ class Owners:
             return
         unresolved = row.user == f"uid:{row.uid}"
         found = self._person_of_range(row.uid, container) if unresolved else None
-        if found is None and (row.uid == 0 or unresolved) and traces.evidence is not None:
+        nobodys = row.uid == 0 or (unresolved and self._has_no_account(row.uid))
+        if found is None and nobodys and traces.evidence is not None:
             found = self._person_by_rule(traces.evidence)
         if found is not None:
             row.user, row.user_by = found.name, found.by
+
+    def _has_no_account(self, uid: int) -> bool:
+        """Return whether a uid without a name is nobody's, and not of a directory that is down."""
+        return self._accounts.are_local() or bool(self._subuids.owners_of(uid))
 
     def _person_of_range(self, uid: int, container: Container) -> Person | None:
         """Return the account that a uid of a rootless container was given to.
@@ -206,7 +202,7 @@ class Owners:
 
         A user's own containers are none of the runtime's, though their cgroups may say so.
         """
-        of_the_socket = container.runtime in _OF_THE_SOCKET and container.manager_uid is None
+        of_the_socket = container.runtime in _OF_THE_SOCKET and container.of_the_host
         if self._runtime is None or not of_the_socket:
             return None, True
         return self._runtime.facts(container.id)

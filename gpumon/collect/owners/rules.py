@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from gpumon.collect.accounts import NAME_LENGTH
 from gpumon.collect.owners.containers import Container
 from gpumon.collect.owners.runtime import Facts
 from gpumon.config import OwnerRule
+from gpumon.config.patterns import NAME_LENGTH as NAME_PATTERN_LENGTH
 from gpumon.text import clean
 
 
@@ -91,7 +93,10 @@ def _name(
     return None if found.name is None else _matched(rule.container_name or "", found.name)
 
 
+@functools.lru_cache(maxsize=4096)
 def _matched(pattern: str, name: str) -> str | None:
+    if len(name) > NAME_PATTERN_LENGTH:  # the configuration has checked patterns up to there
+        return None
     match = re.search(pattern, name)
     return None if match is None else match["user"]
 

@@ -25,6 +25,8 @@ _PAUSE_SECONDS = 5.0
 _PAUSE_AFTER_FAILURE_SECONDS = 60.0
 _MISSING_SECONDS = 60.0
 """How long a container that the runtime does not have is not asked for again."""
+_RENAMED_SECONDS = 60.0
+"""How long a name is good before it is asked for again: a container can be renamed."""
 _FORGET_SECONDS = 600.0
 _NAME_LENGTH = 128
 
@@ -60,6 +62,7 @@ class Runtime:
         self._now = 0.0
         self._due = 0.0
         self._known: dict[str, Facts] = {}
+        self._fresh_until = 0.0
         self._used: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
         self._missing: dict[str, float] = {}
@@ -89,6 +92,8 @@ class Runtime:
         facts = self._known.get(container_id)
         if facts is not None:
             self._used[container_id] = self._now
+            if self._now >= self._fresh_until:
+                self._ask()  # what is known holds until the answer comes
             return facts, True
         if container_id in self._missing:
             return None, True
@@ -125,6 +130,7 @@ class Runtime:
         self._used = {key: used for key, used in self._used.items() if used >= oldest}
         kept = {key: facts for key, facts in self._known.items() if key in self._used}
         self._known = kept | answer
+        self._fresh_until = asked_at + _RENAMED_SECONDS
 
     def _answer_for_ever(self) -> None:
         while True:

@@ -45,12 +45,17 @@ class Listed(msgspec.Struct, kw_only=True):
     """Why no list is known at all."""
 
 
+_MOST_SECONDS = 1_000_000_000
+"""ps counts below zero, which it writes as thousands of millions, for a process that seems to begin
+in the future; it began just now."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """One process as ps has it."""
 
     uid: int
     user: str
-    runtime_seconds: float
+    runtime_seconds: float | None
     state: str
     program: str
 
@@ -121,7 +126,7 @@ def seen(text: str) -> dict[int, Seen]:
             found[int(pid)] = Seen(
                 uid=int(uid),
                 user=user,
-                runtime_seconds=float(seconds),
+                runtime_seconds=float(seconds) if int(seconds) < _MOST_SECONDS else None,
                 state=_STATES.get(state[0], state[0]),
                 program=clean(name.strip(), 64),
             )
@@ -140,13 +145,14 @@ def enrich(
         if by_ps is None:
             process.note = GONE
             continue
-        started_at = seen_at - by_ps.runtime_seconds
-        if started_at > listed_at + 1.0:  # both are whole seconds
+        runtime = by_ps.runtime_seconds
+        started_at = None if runtime is None else seen_at - runtime
+        if started_at is None or started_at > listed_at + 1.0:  # both are whole seconds
             process.note = YOUNGER
             continue
         process.uid = by_ps.uid
         process.user = f"uid:{by_ps.uid}" if by_ps.user == str(by_ps.uid) else clean(by_ps.user)
         process.state = by_ps.state
         process.program = by_ps.program or process.program
-        process.runtime_seconds = by_ps.runtime_seconds
+        process.runtime_seconds = runtime
         process.started_at = started_at

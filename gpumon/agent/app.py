@@ -11,14 +11,18 @@ import bottle
 
 from gpumon.agent.answers import Answers, json_age
 from gpumon.agent.latest import Latest
+from gpumon.agent.metrics import AgentMetrics
 from gpumon.agent.rpc import AgentRpc
-from gpumon.config import Config
+from gpumon.config import Config, Limits, MetricsConfig
 from gpumon.http.auth import Tokens
 from gpumon.http.hostcheck import HostCheck
 from gpumon.http.sockets import is_loopback, join_address
+from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import encode
 
-WHAT_THERE_IS = "the agent answers POST /RPC2 (XML-RPC), GET /snapshot.json and GET /healthz"
+WHAT_THERE_IS = (
+    "the agent answers POST /RPC2 (XML-RPC), GET /snapshot.json, GET /metrics and GET /healthz"
+)
 
 SENTENCES = {
     404: f"there is nothing at this address; {WHAT_THERE_IS}",
@@ -58,21 +62,27 @@ def make_app(
     latest: Callable[[], Latest],
     tokens: Tokens | None,
     *,
+    limits: Limits | None = None,
+    metrics: MetricsConfig | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> bottle.Bottle:
     """Return the agent as a WSGI application. `latest` is a supervisor's.
 
     `tokens` None opens it to everybody who can connect; then the Host header must name this machine
-    (see `hostcheck`). `clock` is the one that `Latest.taken_at` was read from.
+    (see `hostcheck`). `limits` and `metrics` shape what /metrics says. `clock` is the one that
+    `Latest.taken_at` was read from.
     """
     app = bottle.Bottle()
     app.config["catchall"] = False  # the server logs and hides what is raised
-    site = _AgentSite(latest, tokens, clock)
+    site = _AgentSite(
+        latest, tokens, clock, AgentMetrics(limits or Limits(), metrics or MetricsConfig())
+    )
     app.add_hook("before_request", site.guard)
     app.add_hook("after_request", _harden)
     for path in ("/", "/RPC2"):
         app.route(path, "POST", site.xml_rpc)
     app.route("/snapshot.json", "GET", site.snapshot_json)
+    app.route("/metrics", "GET", site.metrics)
     app.route("/healthz", "GET", site.healthz)
     app.default_error_handler = _error
     return app
@@ -82,11 +92,16 @@ class _AgentSite:
     """The handlers of the agent's routes. They run in many threads at once."""
 
     def __init__(
-        self, latest: Callable[[], Latest], tokens: Tokens | None, clock: Callable[[], float]
+        self,
+        latest: Callable[[], Latest],
+        tokens: Tokens | None,
+        clock: Callable[[], float],
+        metrics: AgentMetrics,
     ) -> None:
         self._latest = latest
         self._tokens = tokens
         self._clock = clock
+        self._metrics = metrics
         self._answers = Answers(latest)
         self._rpc = AgentRpc(self._answers, clock)
         self._hosts = HostCheck() if tokens is None else None
@@ -130,6 +145,11 @@ class _AgentSite:
         compressed = _wants_gzip()
         body = form.gzip(age) if compressed else form.plain(age)
         return _sent(body, "application/json", compressed)
+
+    def metrics(self) -> bytes:
+        compressed = _wants_gzip()
+        body = self._metrics.text(self._answers.now(), self._clock(), gzip=compressed)
+        return _sent(body, METRICS, compressed)
 
     def healthz(self) -> bytes:
         latest, now = self._latest(), self._clock()

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpumon.cluster.metrics import PollCounts
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.view import build
-from gpumon.config import Config
+from gpumon.config import Config, HostEntry
+from gpumon.errors import SourceError
 from gpumon.model import HostSnapshot
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ class Fleet:
         self._wall = wall
         # The keys never change: a record is swapped by one assignment, and readers need no lock.
         self._records = {entry.name: Record(entry=entry) for entry in config.hosts}
+        self._polls_answered = 0
+        self._polls_failed = dict.fromkeys(SourceError.KINDS, 0)
         self._tick = max(1.0, config.poll_interval / 2)
         self._building = threading.Lock()
         self._status: ClusterStatus | None = None
@@ -51,12 +55,21 @@ class Fleet:
         """Return the present by both clocks."""
         return Moment(monotonic=self._monotonic(), wall=self._wall())
 
+    def entries(self) -> list[HostEntry]:
+        """Return the hosts as they are configured, in their order."""
+        return [record.entry for record in self._records.values()]
+
+    def polls(self) -> PollCounts:
+        """Return how the polls have ended so far."""
+        return PollCounts(answered=self._polls_answered, failed=dict(self._polls_failed))
+
     def record(self, host: str) -> Record:
         """Return the record of a configured host. Raises KeyError for any other."""
         return self._records[host]
 
     def answered(self, host: str, reading: Reading, *, asked: float) -> None:
         """Take in a good answer to the poll that began at `asked` (monotonic)."""
+        self._polls_answered += 1
         self._take_in(
             self._records[host].answered_with(
                 reading,
@@ -69,6 +82,7 @@ class Fleet:
 
     def failed(self, host: str, kind: str, message: str, *, asked: float) -> None:
         """Take in that the poll that began at `asked` (monotonic) brought nothing, and why."""
+        self._polls_failed[kind] = self._polls_failed.get(kind, 0) + 1
         self._take_in(self._records[host].failed_with(kind, message, asked=asked, now=self.now()))
 
     def planned(self, host: str, next_poll: float) -> None:

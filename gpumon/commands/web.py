@@ -41,6 +41,12 @@ def web_site(config: Config, fleet: Fleet) -> Site:
     """Return the page as a site."""
     return Site(
         name="web",
-        app=make_app(status=fleet.status, detail=fleet.detail, config=config),
+        app=make_app(
+            status=fleet.status,
+            detail=fleet.detail,
+            config=config,
+            polls=fleet.polls,
+            entries=fleet.entries,
+        ),
         binds=[join_address(config.web.bind, config.web_port)],
     )

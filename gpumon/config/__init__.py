@@ -19,9 +19,19 @@ from gpumon.config.types import (
     Config,
     HostEntry,
     Limits,
+    MetricsConfig,
     OwnerRule,
     TlsConfig,
     WebConfig,
 )
 
-__all__ = ["AgentConfig", "Config", "HostEntry", "Limits", "OwnerRule", "TlsConfig", "WebConfig"]
+__all__ = [
+    "AgentConfig",
+    "Config",
+    "HostEntry",
+    "Limits",
+    "MetricsConfig",
+    "OwnerRule",
+    "TlsConfig",
+    "WebConfig",
+]

@@ -9,6 +9,7 @@ import msgspec
 from gpumon.config.kinds import (
     BindAddress,
     FilePath,
+    HostName,
     Kind,
     ListOf,
     Network,
@@ -134,6 +135,16 @@ _ALL = (
         name="web.trusted_proxies",
         kind=ListOf(Network()),
         help="Addresses or networks whose X-Forwarded headers are believed.",
+    ),
+    Setting(
+        name="web.hostnames",
+        kind=ListOf(HostName()),
+        help="Names that readers call the page by; none: by any name.",
+    ),
+    Setting(
+        name="metrics.users",
+        kind=YesNo(),
+        help="Whether /metrics of agent and server names the users of GPUs.",
     ),
     Setting(
         name="limits.used_percent",

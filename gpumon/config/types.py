@@ -71,6 +71,15 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     prefix: str = ""
     """"" or "/gpus": never with a slash at the end."""
     trusted_proxies: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
+    hostnames: list[str] = []
+    """Names that readers may call the page by, in lower case; none: by any."""
+
+
+class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """What /metrics of agent and server tells."""
+
+    users: bool = True
+    """Whether it names the users of GPUs."""
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):
@@ -98,3 +107,4 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     agent: AgentConfig = AgentConfig()
     web: WebConfig = WebConfig()
     limits: Limits = Limits()
+    metrics: MetricsConfig = MetricsConfig()

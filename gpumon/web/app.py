@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 import bottle
 
+from gpumon.cluster.metrics import PollCounts, metrics, targets
 from gpumon.cluster.status import ClusterStatus, HostStatus
-from gpumon.config import Config
+from gpumon.config import Config, HostEntry
+from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
 from gpumon.version import __version__
@@ -46,14 +48,17 @@ def make_app(
     status: Callable[[], ClusterStatus],
     detail: Callable[[str], HostSnapshot | None],
     config: Config,
+    polls: Callable[[], PollCounts] = PollCounts,
+    entries: Callable[[], list[HostEntry]] | None = None,
 ) -> bottle.Bottle:
     """Return the WSGI application.
 
     `status` gives the cluster at its current revision, `detail` the last reading of a host by its
-    name; both may be called from any thread. With `config.web.prefix` the application answers under
-    that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
+    name, `polls` how the polls have ended, `entries` the configured hosts (None: those of
+    `config`); all may be called from any thread. With `config.web.prefix` the application answers
+    under that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
     """
-    return _Site(status, detail, config).app
+    return _Site(status, detail, config, polls, entries or (lambda: config.hosts)).app
 
 
 class _Site:
@@ -62,9 +67,14 @@ class _Site:
         status: Callable[[], ClusterStatus],
         detail: Callable[[str], HostSnapshot | None],
         config: Config,
+        polls: Callable[[], PollCounts],
+        entries: Callable[[], list[HostEntry]],
     ) -> None:
         self._status = status
         self._detail = detail
+        self._polls = polls
+        self._entries = entries
+        self._metrics_config = config.metrics
         self._prefix = config.web.prefix
         self._brand = clean(config.web.title)
         self._assets = load_assets()
@@ -83,6 +93,8 @@ class _Site:
         app.get(f"/host/{_NAME}", callback=self._host)
         app.get(f"/user/{_NAME}", callback=self._user)
         app.get("/healthz", callback=self._health)
+        app.get("/metrics", callback=self._metrics)
+        app.get("/sd/prometheus", callback=self._prometheus_targets)
         app.get("/static/<name>", callback=self._static)
         app.get("/favicon.ico", callback=lambda: self._static("favicon.svg"))
 
@@ -204,6 +216,16 @@ class _Site:
             "hosts_fresh": status.totals.hosts_fresh,
         }
         return answer(encode(facts), JSON)
+
+    def _metrics(self) -> bottle.HTTPResponse:
+        return self._live(
+            "metrics",
+            METRICS,
+            lambda status: metrics(status, self._polls(), self._metrics_config),
+        )
+
+    def _prometheus_targets(self) -> bottle.HTTPResponse:
+        return answer(encode(targets(self._entries())), JSON)
 
     def _static(self, name: str) -> bottle.HTTPResponse:
         asset = self._assets.get(name)

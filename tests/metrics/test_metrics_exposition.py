@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
 
 import pytest
+from metrics.promtool import complaints
 
 from gpumon.metrics.exposition import (
     Exposition,
@@ -73,12 +72,8 @@ def test_percentages_mib_and_mhz_become_base_units_and_unknown_stays_unknown():
     assert (mhz(1980), mhz(None)) == (1_980_000_000, None)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="Debian's prometheus is not installed")
 @pytest.mark.parametrize("name", ['"', "\\", "\\n", "a\nb", "{}", "ü 🙂", "\ud800", "=,"])
 def test_prometheus_reads_any_name_in_a_label(name):
     out = Exposition()
     out.add(HEAT, label_text(user=name), 1)
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=out.text(), capture_output=True, timeout=20
-    )
-    assert done.returncode == 0, done
+    assert complaints(out.text()) == ""

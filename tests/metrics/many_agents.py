@@ -22,11 +22,15 @@ from gpumon.simulate import SimulatedHost
 from gpumon.summary import summarize
 
 
+INTERVAL = 300.0
+
+
 def sample(number: int, epoch: float) -> HostSnapshot:
     """Return what the agent of this number shows; not every GPU tells its utilization."""
     # A host of the first seven kinds, all of which have GPUs to show.
     snapshot = SimulatedHost(f"sim-{number:03}", number % 3, seed=number).snapshot(epoch)
     snapshot.hostname = f"sim-{number:03}"
+    snapshot.sample_interval_seconds = INTERVAL  # one sample has to last for a whole test
     snapshot.sample_age_seconds = None
     snapshot.sampler_error = None
     if number % 10 == 0:
@@ -38,7 +42,7 @@ def site(number: int, epoch: float, tokens: Tokens) -> Site:
     snapshot = sample(number, epoch)
     latest = Latest(
         revision=f"r-{number}",
-        interval=300.0,
+        interval=INTERVAL,
         snapshot=encode(snapshot),
         summary=encode(summarize(snapshot)),
         taken_at=time.monotonic(),

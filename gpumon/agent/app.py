@@ -15,6 +15,7 @@ from gpumon.agent.metrics import AgentMetrics
 from gpumon.agent.rpc import AgentRpc
 from gpumon.config import Config, Limits, MetricsConfig
 from gpumon.http.auth import Tokens
+from gpumon.http.doorman import Doorman, Refusal
 from gpumon.http.hostcheck import HostCheck
 from gpumon.http.sockets import is_loopback, join_address
 from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
@@ -99,7 +100,7 @@ class _AgentSite:
         metrics: AgentMetrics,
     ) -> None:
         self._latest = latest
-        self._tokens = tokens
+        self._doorman = None if tokens is None else Doorman("agent", tokens, clock)
         self._clock = clock
         self._metrics = metrics
         self._answers = Answers(latest)
@@ -111,14 +112,11 @@ class _AgentSite:
         request = bottle.request
         if request.path == "/healthz":
             return
-        authorization = request.get_header("Authorization")
-        if self._tokens is not None and not self._tokens.accepts(authorization):
-            raise _plain(
-                401,
-                "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
-                "of Basic (http://gpumon:TOKEN@host:port)",
-                WWW_Authenticate='Basic realm="gpumon"',
-            )
+        if self._doorman is not None:
+            address = request.environ.get("REMOTE_ADDR", "")
+            refusal = self._doorman.refusal(request.get_header("Authorization"), address)
+            if refusal is not None:
+                raise _refused(refusal)
         if self._hosts is not None and not self._hosts.accepts(request.get_header("Host")):
             raise _plain(
                 421,
@@ -173,6 +171,21 @@ def _plain(status: int, sentence: str, **headers: str) -> bottle.HTTPResponse:
     response = bottle.HTTPResponse(f"{sentence}\n".encode(), status, **headers)
     response.content_type = "text/plain; charset=utf-8"
     return response
+
+
+def _refused(refusal: Refusal) -> bottle.HTTPResponse:
+    if refusal.retry_after is not None:
+        return _plain(
+            429,
+            "too many wrong tokens came from this address; try again later, with the right one",
+            Retry_After=str(refusal.retry_after),
+        )
+    return _plain(
+        401,
+        "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
+        "of Basic (http://gpumon:TOKEN@host:port)",
+        WWW_Authenticate='Basic realm="gpumon"',
+    )
 
 
 def _sent(body: bytes, content_type: str, compressed: bool) -> bytes:

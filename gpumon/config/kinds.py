@@ -161,7 +161,7 @@ class HostName:
     def read(self, node: Node) -> str:
         name = text_of(node).strip().lower().rstrip(".")
         if not _HOST_NAME.match(name) or len(name) > 253:
-            raise Refused(found(node))
+            raise Refused(found(node), "Write the name alone, without scheme, port and path.")
         return name
 
 

@@ -13,7 +13,15 @@ from gpumon.config.file import Found, absolute, find, read_text, refuse_foreign
 from gpumon.config.hosts import read_hosts
 from gpumon.config.kinds import ListOf, Value
 from gpumon.config.settings import SECTIONS, SETTINGS, TOP_KEYS, Setting, as_yaml, keys_of
-from gpumon.config.types import AgentConfig, Config, HostEntry, Limits, TlsConfig, WebConfig
+from gpumon.config.types import (
+    AgentConfig,
+    Config,
+    HostEntry,
+    Limits,
+    MetricsConfig,
+    TlsConfig,
+    WebConfig,
+)
 from gpumon.config.walk import fields_of, value_of
 
 
@@ -170,5 +178,6 @@ def _build(values: Mapping[str, Any], *, path: Path | None, hosts: list[HostEntr
         agent=AgentConfig(**parts["agent"]),
         web=WebConfig(**parts["web"]),
         limits=Limits(**parts["limits"]),
+        metrics=MetricsConfig(**parts["metrics"]),
         **parts[""],
     )

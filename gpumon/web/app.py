@@ -12,6 +12,7 @@ import bottle
 from gpumon.cluster.metrics import PollCounts, metrics, targets
 from gpumon.cluster.status import ClusterStatus, HostStatus
 from gpumon.config import Config, HostEntry
+from gpumon.http.hostcheck import HostCheck
 from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
@@ -85,6 +86,9 @@ class _Site:
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
+        if config.web.hostnames:
+            self._hosts = HostCheck(config.web.hostnames)
+            app.add_hook("before_request", self._check_host)
         app.default_error_handler = self._error
         for path in ("/", "/index", "/gpus", "/gpus/"):
             app.get(path, callback=self._front)
@@ -113,6 +117,13 @@ class _Site:
             )
         if self._prefix and path.startswith(f"{self._prefix}/"):
             bottle.request.environ["PATH_INFO"] = path[len(self._prefix) :]
+
+    def _check_host(self) -> None:
+        """Turn away who came by a name that nobody configured: a web page's own, perhaps."""
+        request = bottle.request
+        if request.path != "/healthz" and not self._hosts.accepts(request.get_header("Host")):
+            words = "This page does not go by that name. web.hostnames lists those that it has."
+            raise self._sentence(421, words)
 
     def _front(self) -> bottle.HTTPResponse:
         kind = wanted(bottle.request.get_header("Accept", ""))

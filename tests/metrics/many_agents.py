@@ -21,7 +21,6 @@ from gpumon.model import HostSnapshot, encode
 from gpumon.simulate import SimulatedHost
 from gpumon.summary import summarize
 
-
 INTERVAL = 300.0
 
 

@@ -125,6 +125,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="as JSON")
     _config_flags(check)
 
+    doctor = commands.add_parser(
+        "doctor", allow_abbrev=False, help="look what is wrong on this machine, and say what to do"
+    )
+    doctor.add_argument("--agent", action="store_true", help="this machine runs the agent")
+    doctor.add_argument("--server", action="store_true", help="this machine runs the page")
+    doctor.add_argument("--url", help="the page's address for readers, to look at its proxy too")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    _config_flags(doctor)
+
     certs = commands.add_parser(
         "certs", allow_abbrev=False, help="make certificates for the wire between server and agents"
     )

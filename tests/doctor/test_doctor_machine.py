@@ -9,7 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from agent_examples import gpu, host
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from gpumon.certs import authority
 from gpumon.certs.authority import Limits, Names
 from gpumon.certs.folder import CertsFolder
 from gpumon.commands.check import Report
@@ -206,6 +209,14 @@ def test_a_certificate_of_another_authority_is_a_fault(tmp_path):
     tls, other = made(tmp_path / "ca", 730), made(tmp_path / "other", 730)
     mixed = TlsConfig(cert=tls.cert, key=tls.key, ca=other.ca)
     assert list(certificate.certificates(mixed))[-1].level == "fault"
+
+
+def test_a_certificate_for_clients_only_is_a_warning(tmp_path, monkeypatch):
+    clients = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    monkeypatch.setattr(authority.x509, "ExtendedKeyUsage", lambda _: ExtendedKeyUsage(clients))
+    found = list(certificate.certificates(made(tmp_path / "ca", 730)))
+    assert [f.level for f in found] == ["ok", "warning"]
+    assert "for clients only" in found[1].text
 
 
 def test_a_certificate_without_an_authority_is_read_all_the_same(tmp_path):

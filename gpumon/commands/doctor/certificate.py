@@ -15,6 +15,9 @@ from gpumon.commands.doctor.finding import Finding, fault, ok, warning
 from gpumon.config import TlsConfig
 
 SOON_DAYS = 30
+WRONG_PURPOSE = 26
+"""OpenSSL's number for a certificate that is not for servers."""
+
 _RENEW = "Renew it where the authority lies: gpumon certs renew"
 
 
@@ -32,6 +35,13 @@ def certificates(tls: TlsConfig | None, now: float | None = None) -> Iterator[Fi
     try:
         seen = seen_by_others(tls)
     except ssl.SSLCertVerificationError as error:
+        if error.verify_code == WRONG_PURPOSE:
+            yield warning(
+                name,
+                f"{tls.cert} is for clients only: good for a machine without an agent",
+                "An agent needs one for servers too (serverAuth), as gpumon certs makes them",
+            )
+            return
         yield fault(
             name,
             f"{tls.cert} is not accepted by the other side ({error.verify_message})",

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gpumon.commands.certs_arguments import add_arguments as add_certs_arguments
 from gpumon.errors import GpumonError, StartError
 from gpumon.version import __version__
 
@@ -66,9 +67,10 @@ def _command(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("gpumon"):
             raise
+        extra = "certs" if name == "certs" else "server"
         raise StartError(
             f"'gpumon {name}' needs the library {error.name}, which is not installed. "
-            "With the server's libraries: pip install 'gpumon-cluster[server]'"
+            f"With the libraries for it: pip install 'gpumon-cluster[{extra}]'"
         ) from error
 
 
@@ -131,6 +133,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--json", action="store_true", help="as JSON")
     _config_flags(check)
+
+    doctor = commands.add_parser(
+        "doctor", allow_abbrev=False, help="look what is wrong on this machine, and say what to do"
+    )
+    doctor.add_argument("--agent", action="store_true", help="this machine runs the agent")
+    doctor.add_argument("--server", action="store_true", help="this machine runs the page")
+    doctor.add_argument("--url", help="the page's address for readers, to look at its proxy too")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    _config_flags(doctor)
+
+    certs = commands.add_parser(
+        "certs", allow_abbrev=False, help="make certificates for the wire between server and agents"
+    )
+    add_certs_arguments(certs)
     return parser
 
 

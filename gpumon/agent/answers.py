@@ -29,7 +29,8 @@ class Forms:
         self._made: dict[str, Any] = {}
         self._lock = threading.RLock()
 
-    def _once(self, name: str, make: Callable[[], T]) -> T:
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return the form of this name, made by `make` when it is asked for first."""
         with self._lock:
             if name not in self._made:
                 self._made[name] = make()
@@ -38,11 +39,11 @@ class Forms:
 
     def snapshot(self) -> HostSnapshot:
         """Return the sample itself, without its age."""
-        return self._once("snapshot", lambda: decode_snapshot(self._ageless()))
+        return self.once("snapshot", lambda: decode_snapshot(self._ageless()))
 
     def summary(self) -> HostSummary:
         """Return the short form of the sample, without its age."""
-        return self._once("summary", lambda: decode_summary(self.latest.summary_json(0.0)))
+        return self.once("summary", lambda: decode_summary(self.latest.summary_json(0.0)))
 
     def packed(self) -> bytes:
         """Return base64(gzip(JSON of the snapshot)), ASCII.
@@ -50,15 +51,15 @@ class Forms:
         The age in it is None: it would be wrong by the time that somebody unpacks it. It stands in
         the summary that is sent along.
         """
-        return self._once("packed", lambda: base64.b64encode(gzip.compress(self._ageless(), 6)))
+        return self.once("packed", lambda: base64.b64encode(gzip.compress(self._ageless(), 6)))
 
     def json(self) -> Spliced:
         """Return the JSON of the snapshot; the part to splice is `json_age`."""
-        return self._once("json", lambda: Spliced.at(self._ageless(), b"null"))
+        return self.once("json", lambda: Spliced.at(self._ageless(), b"null"))
 
     def json_string(self) -> Spliced:
         """Return the XML-RPC answer with the JSON as a string; the part is `json_age`."""
-        return self._once("json_string", self._make_json_string)
+        return self.once("json_string", self._make_json_string)
 
     def _make_json_string(self) -> Spliced:
         text = Spliced.at(xmlrpc.json_text(self._ageless()), b"null")
@@ -67,29 +68,29 @@ class Forms:
 
     def native(self) -> Spliced:
         """Return the XML-RPC answer with the snapshot as structs; the part is `xml_age`."""
-        return self._once("native", self._make_native)
+        return self.once("native", self._make_native)
 
     def _make_native(self) -> Spliced:
         return Spliced.at(xmlrpc.answer(msgspec.to_builtins(self.snapshot())), xml_age(None))
 
     def legacy(self) -> bytes:
         """Return the XML-RPC answer of gpumonitor's `gpu_stats`."""
-        return self._once("legacy", lambda: _json_answer(gpu_stats(self.snapshot())))
+        return self.once("legacy", lambda: _json_answer(gpu_stats(self.snapshot())))
 
     def legacy_stale(self) -> bytes:
         """Return the same for a sample that is too old to be believed: nothing is known."""
-        return self._once("legacy_stale", self._make_legacy_stale)
+        return self.once("legacy_stale", self._make_legacy_stale)
 
     def _make_legacy_stale(self) -> bytes:
         return _json_answer(gpu_stats(self._blind()))
 
     def nvgpu(self) -> bytes:
         """Return the JSON of nvgpu's `/gpu_status`."""
-        return self._once("nvgpu", lambda: encode(gpu_status(self.snapshot())))
+        return self.once("nvgpu", lambda: encode(gpu_status(self.snapshot())))
 
     def nvgpu_stale(self) -> bytes:
         """Return the same for a sample that is too old to be believed."""
-        return self._once("nvgpu_stale", lambda: encode(gpu_status(self._blind())))
+        return self.once("nvgpu_stale", lambda: encode(gpu_status(self._blind())))
 
     def _blind(self) -> HostSnapshot:
         reason = self.latest.sampler_error or "there has been no new sample for too long"

@@ -11,14 +11,19 @@ import bottle
 
 from gpumon.agent.answers import Answers, json_age
 from gpumon.agent.latest import Latest
+from gpumon.agent.metrics import AgentMetrics
 from gpumon.agent.rpc import AgentRpc
-from gpumon.config import Config
+from gpumon.config import Config, Limits, MetricsConfig
 from gpumon.http.auth import Tokens
+from gpumon.http.doorman import Doorman, Refusal
 from gpumon.http.hostcheck import HostCheck
 from gpumon.http.sockets import is_loopback, join_address
+from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import encode
 
-WHAT_THERE_IS = "the agent answers POST /RPC2 (XML-RPC), GET /snapshot.json and GET /healthz"
+WHAT_THERE_IS = (
+    "the agent answers POST /RPC2 (XML-RPC), GET /snapshot.json, GET /metrics and GET /healthz"
+)
 
 SENTENCES = {
     404: f"there is nothing at this address; {WHAT_THERE_IS}",
@@ -58,22 +63,28 @@ def make_app(
     latest: Callable[[], Latest],
     tokens: Tokens | None,
     *,
+    limits: Limits | None = None,
+    metrics: MetricsConfig | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> bottle.Bottle:
     """Return the agent as a WSGI application. `latest` is a supervisor's.
 
     `tokens` None opens it to everybody who can connect; then the Host header must name this machine
-    (see `hostcheck`). `clock` is the one that `Latest.taken_at` was read from.
+    (see `hostcheck`). `limits` and `metrics` shape what /metrics says. `clock` is the one that
+    `Latest.taken_at` was read from.
     """
     app = bottle.Bottle()
     app.config["catchall"] = False  # the server logs and hides what is raised
-    site = _AgentSite(latest, tokens, clock)
+    site = _AgentSite(
+        latest, tokens, clock, AgentMetrics(limits or Limits(), metrics or MetricsConfig())
+    )
     app.add_hook("before_request", site.guard)
     app.add_hook("after_request", _harden)
     for path in ("/", "/RPC2"):
         app.route(path, "POST", site.xml_rpc)
     app.route("/snapshot.json", "GET", site.snapshot_json)
     app.route("/gpu_status", "GET", site.gpu_status)
+    app.route("/metrics", "GET", site.metrics)
     app.route("/healthz", "GET", site.healthz)
     app.default_error_handler = _error
     return app
@@ -83,11 +94,16 @@ class _AgentSite:
     """The handlers of the agent's routes. They run in many threads at once."""
 
     def __init__(
-        self, latest: Callable[[], Latest], tokens: Tokens | None, clock: Callable[[], float]
+        self,
+        latest: Callable[[], Latest],
+        tokens: Tokens | None,
+        clock: Callable[[], float],
+        metrics: AgentMetrics,
     ) -> None:
         self._latest = latest
-        self._tokens = tokens
+        self._doorman = None if tokens is None else Doorman("agent", tokens, clock)
         self._clock = clock
+        self._metrics = metrics
         self._answers = Answers(latest)
         self._rpc = AgentRpc(self._answers, clock)
         self._hosts = HostCheck() if tokens is None else None
@@ -97,14 +113,11 @@ class _AgentSite:
         request = bottle.request
         if request.path == "/healthz":
             return
-        authorization = request.get_header("Authorization")
-        if self._tokens is not None and not self._tokens.accepts(authorization):
-            raise _plain(
-                401,
-                "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
-                "of Basic (http://gpumon:TOKEN@host:port)",
-                WWW_Authenticate='Basic realm="gpumon"',
-            )
+        if self._doorman is not None:
+            address = request.environ.get("REMOTE_ADDR", "")
+            refusal = self._doorman.refusal(request.get_header("Authorization"), address)
+            if refusal is not None:
+                raise _refused(refusal)
         if self._hosts is not None and not self._hosts.accepts(request.get_header("Host")):
             raise _plain(
                 421,
@@ -137,6 +150,11 @@ class _AgentSite:
         form, fresh = self._answers.now(), self._latest().is_fresh(self._clock())
         return _sent(form.nvgpu() if fresh else form.nvgpu_stale(), "application/json", False)
 
+    def metrics(self) -> bytes:
+        compressed = _wants_gzip()
+        body = self._metrics.text(self._answers.now(), self._clock(), gzip=compressed)
+        return _sent(body, METRICS, compressed)
+
     def healthz(self) -> bytes:
         latest, now = self._latest(), self._clock()
         ok, age = latest.is_fresh(now), latest.age(now)
@@ -159,6 +177,21 @@ def _plain(status: int, sentence: str, **headers: str) -> bottle.HTTPResponse:
     response = bottle.HTTPResponse(f"{sentence}\n".encode(), status, **headers)
     response.content_type = "text/plain; charset=utf-8"
     return response
+
+
+def _refused(refusal: Refusal) -> bottle.HTTPResponse:
+    if refusal.retry_after is not None:
+        return _plain(
+            429,
+            "too many wrong tokens came from this address; try again later, with the right one",
+            Retry_After=str(refusal.retry_after),
+        )
+    return _plain(
+        401,
+        "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
+        "of Basic (http://gpumon:TOKEN@host:port)",
+        WWW_Authenticate='Basic realm="gpumon"',
+    )
 
 
 def _sent(body: bytes, content_type: str, compressed: bool) -> bytes:

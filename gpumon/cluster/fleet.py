@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gpumon.cluster.metrics import PollCounts
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import Loop, Relayed, relayed_name, without_loops
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.view import build
 from gpumon.config import Config, HostEntry
+from gpumon.errors import SourceError
 from gpumon.model import HostSnapshot
 from gpumon.summary import HostSummary
 
@@ -55,6 +57,8 @@ class Fleet:
         self._pushed: dict[str, str] = {}
         self._newcomers: dict[str, HostEntry] = {}
         self._arrange()
+        self._polls_answered = 0
+        self._polls_failed = dict.fromkeys(SourceError.KINDS, 0)
         self._building = threading.Lock()
         self._status: ClusterStatus | None = None
         self._built = 0.0
@@ -68,6 +72,14 @@ class Fleet:
     def now(self) -> Moment:
         """Return the present by both clocks."""
         return Moment(monotonic=self._monotonic(), wall=self._wall())
+
+    def entries(self) -> list[HostEntry]:
+        """Return the hosts as they are configured, in their order."""
+        return [record.entry for record in self._records.values()]
+
+    def polls(self) -> PollCounts:
+        """Return how the polls have ended so far."""
+        return PollCounts(answered=self._polls_answered, failed=dict(self._polls_failed))
 
     def record(self, host: str) -> Record:
         """Return the record of a host. Raises KeyError for one that there is not."""
@@ -135,6 +147,7 @@ class Fleet:
             record = self._records.get(host)
             if record is None:
                 return  # it was taken out of the configuration meanwhile
+            self._polls_answered += 1
             self._take_in(
                 record.answered_with(
                     reading,
@@ -167,6 +180,7 @@ class Fleet:
         with self._writing:
             record = self._records.get(host)
             if record is not None:
+                self._polls_failed[kind] = self._polls_failed.get(kind, 0) + 1
                 self._take_in(record.failed_with(kind, message, asked=asked, now=self.now()))
 
     def planned(self, host: str, next_poll: float) -> None:

@@ -72,7 +72,8 @@ def agent_site(config: Config, supervisor: Supervisor, tokens: Tokens | None) ->
     if tls is not None and tls.cert is None:
         log.warning(WITHOUT_TLS)
         tls = None
-    return Site(name="agent", app=make_app(supervisor.latest, tokens), binds=addresses, tls=tls)
+    app = make_app(supervisor.latest, tokens, limits=config.limits, metrics=config.metrics)
+    return Site(name="agent", app=app, binds=addresses, tls=tls)
 
 
 def hot(old: Config, new: Config) -> Collection[str]:

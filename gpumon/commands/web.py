@@ -51,7 +51,14 @@ def web_site(config: Config, fleet: Fleet, ways_in: WaysIn | None = None) -> Sit
     entrances = [] if ways_in is None else ways_in.entrances
     return Site(
         name="web",
-        app=make_app(status=fleet.status, detail=fleet.detail, config=config, entrances=entrances),
+        app=make_app(
+            status=fleet.status,
+            detail=fleet.detail,
+            config=config,
+            entrances=entrances,
+            polls=fleet.polls,
+            entries=fleet.entries,
+        ),
         binds=[join_address(config.web.bind, config.web_port)],
         body_limit=partial(body_limit_of, entrances),
     )

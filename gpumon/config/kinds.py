@@ -23,6 +23,7 @@ _FALSE = frozenset({"false", "no", "off"})
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})\Z")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?\Z")
 MACHINE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_])?\Z")
+_HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\Z")
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\Z")
 
 Value = bool | int | float | str | Path | OwnerRule | list[Any]
@@ -151,6 +152,19 @@ class Network:
         if not exact:
             raise Refused(found(node), f"Write {network} for the network.")
         return str(network) if "/" in text else str(network.network_address)
+
+
+@dataclass(frozen=True)
+class HostName:
+    """A name as it stands in an address, in lower case and without a dot at the end."""
+
+    expected: str = "a host name such as gpus.example.org, no port"
+
+    def read(self, node: Node) -> str:
+        name = text_of(node).strip().lower().rstrip(".")
+        if not _HOST_NAME.match(name) or len(name) > 253:
+            raise Refused(found(node), "Write the name alone, without scheme, port and path.")
+        return name
 
 
 @dataclass(frozen=True)

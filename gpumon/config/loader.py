@@ -18,6 +18,7 @@ from gpumon.config.types import (
     Config,
     HostEntry,
     Limits,
+    MetricsConfig,
     SshConfig,
     TlsConfig,
     WebConfig,
@@ -179,5 +180,6 @@ def _build(values: Mapping[str, Any], *, path: Path | None, hosts: list[HostEntr
         agent=AgentConfig(**parts["agent"]),
         web=WebConfig(**parts["web"]),
         limits=Limits(**parts["limits"]),
+        metrics=MetricsConfig(**parts["metrics"]),
         **parts[""],
     )

@@ -9,6 +9,7 @@ import msgspec
 from gpumon.config.kinds import (
     BindAddress,
     FilePath,
+    HostName,
     Kind,
     ListOf,
     MachineName,
@@ -184,6 +185,16 @@ _ALL = (
         name="web.state_file",
         kind=FilePath(),
         help="File in which the server remembers when each host answered last.",
+    ),
+    Setting(
+        name="web.hostnames",
+        kind=ListOf(HostName()),
+        help="Names that readers call the page by; none: by any name.",
+    ),
+    Setting(
+        name="metrics.users",
+        kind=YesNo(),
+        help="Whether /metrics of agent and server names the users of GPUs.",
     ),
     Setting(
         name="limits.used_percent",

@@ -98,6 +98,15 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     """Tokens of vesta's senders, which put them into addresses; None: nobody may."""
     state_file: Path | None = None
     """When each host answered last. None: in systemd's StateDirectory=, if any."""
+    hostnames: list[str] = []
+    """Names that readers may call the page by, in lower case; none: by any."""
+
+
+class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """What /metrics of agent and server tells."""
+
+    users: bool = True
+    """Whether it names the users of GPUs."""
 
 
 class Limits(msgspec.Struct, kw_only=True, frozen=True):
@@ -126,3 +135,4 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     agent: AgentConfig = AgentConfig()
     web: WebConfig = WebConfig()
     limits: Limits = Limits()
+    metrics: MetricsConfig = MetricsConfig()

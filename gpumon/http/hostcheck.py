@@ -1,8 +1,8 @@
-"""The Host check of an anonymous site: against web pages that call us through a name of their own.
+"""The Host check: against web pages that call us through a name of their own.
 
 A page can point its own name at our address (DNS rebinding); the browser then takes us for that
-page's server. It still sends that name as Host, which no name of this machine equals. Where a token
-is asked for, it does the job, and this is not needed.
+page's server. It still sends that name as Host, which no name of this machine equals. The agent
+checks it where it asks for no token, the page where `web.hostnames` lists what it is called by.
 """
 
 from __future__ import annotations

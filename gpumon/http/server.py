@@ -8,7 +8,9 @@ import resource
 import signal
 import socket
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -16,6 +18,7 @@ from hypercorn.config import Config as HypercornConfig
 
 from gpumon.config import TlsConfig
 from gpumon.http.connections import Connection, Connections
+from gpumon.http.handshake import Accepted, Handshakes
 from gpumon.http.sockets import BACKLOG, join_address, open_listeners
 from gpumon.http.tls import server_context
 from gpumon.http.wsgi import BodyLimit, WsgiAdapter, WsgiApp
@@ -26,7 +29,6 @@ KEEP_ALIVE_SECONDS = 30
 """A connection without a whole request head for this long is closed; polls come every few."""
 READ_SECONDS = 35
 """A connection on which nothing at all arrives for this long is closed, whatever it waits for."""
-HANDSHAKE_SECONDS = 10
 HEAD_BYTES = 16 * 1024
 GRACE_SECONDS = 3.0
 THREADS = 8
@@ -93,41 +95,43 @@ async def _serve_open(
     context = WorkerContext(None)
     connections = Connections(_connection_limit())
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
+    loop = asyncio.get_running_loop()
     servers: list[asyncio.Server] = []
+    handshakes: list[Handshakes] = []
     try:
         for site, tls in zip(sites, contexts, strict=True):
             adapter = WsgiAdapter(site.name, site.app, pool, site.max_body_bytes, site.body_limit)
             for listener in site.sockets:
-                servers.append(await _start(listener, tls, adapter, context, connections))
+                accept = _accepting(adapter, context, connections)
+                if tls is None:
+                    server = await asyncio.start_server(accept, sock=listener, backlog=BACKLOG)
+                else:
+                    handshakes.append(Handshakes(site.name, tls, _connection_limit(), accept))
+                    begin = partial(Accepted, handshakes[-1])
+                    server = await loop.create_server(begin, sock=listener, backlog=BACKLOG)
+                servers.append(server)
         await shutdown.wait()
     finally:
         for server in servers:
             server.close()
+        for handshake in handshakes:
+            handshake.cancel()
         await context.terminated.set()
         await connections.finish(GRACE_SECONDS)
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def _start(
-    listener: socket.socket,
-    tls: ssl.SSLContext | None,
-    adapter: WsgiAdapter,
-    context: WorkerContext,
-    connections: Connections,
-) -> asyncio.Server:
+def _accepting(
+    adapter: WsgiAdapter, context: WorkerContext, connections: Connections
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+    """Return what takes in a new connection that is ready for a request."""
     loop = asyncio.get_running_loop()
     config = _hypercorn_config()
 
     def make(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Connection:
         return Connection(adapter, loop, config, context, {}, reader, writer)
 
-    return await asyncio.start_server(
-        lambda reader, writer: connections.accept(make, reader, writer),
-        sock=listener,
-        backlog=BACKLOG,
-        ssl=tls,
-        ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
-    )
+    return lambda reader, writer: connections.accept(make, reader, writer)
 
 
 def _hypercorn_config() -> HypercornConfig:

@@ -9,8 +9,11 @@ from urllib.parse import quote
 
 import bottle
 
+from gpumon.cluster.metrics import PollCounts, metrics, targets
 from gpumon.cluster.status import ClusterStatus, HostStatus
-from gpumon.config import Config
+from gpumon.config import Config, HostEntry
+from gpumon.http.hostcheck import HostCheck
+from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
 from gpumon.version import __version__
@@ -50,15 +53,18 @@ def make_app(
     detail: Callable[[str], HostSnapshot | None],
     config: Config,
     entrances: Sequence[Entrance] = (),
+    polls: Callable[[], PollCounts] = PollCounts,
+    entries: Callable[[], list[HostEntry]] | None = None,
 ) -> bottle.Bottle:
     """Return the WSGI application.
 
     `status` gives the cluster at its current revision, `detail` the last reading of a host by its
-    name; both may be called from any thread. With `config.web.prefix` the application answers under
-    that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
+    name, `polls` how the polls have ended, `entries` the configured hosts (None: those of
+    `config`); all may be called from any thread. With `config.web.prefix` the application answers
+    under that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
     `entrances` are where readings come in by themselves; without any, everything only reads.
     """
-    app = _Site(status, detail, config).app
+    app = _Site(status, detail, config, polls, entries or (lambda: config.hosts)).app
     for entrance in entrances:
         entrance.mount(app)
     return app
@@ -70,9 +76,14 @@ class _Site:
         status: Callable[[], ClusterStatus],
         detail: Callable[[str], HostSnapshot | None],
         config: Config,
+        polls: Callable[[], PollCounts],
+        entries: Callable[[], list[HostEntry]],
     ) -> None:
         self._status = status
         self._detail = detail
+        self._polls = polls
+        self._entries = entries
+        self._metrics_config = config.metrics
         self._prefix = config.web.prefix
         self._brand = clean(config.web.title)
         self._assets = load_assets()
@@ -84,6 +95,9 @@ class _Site:
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
+        if config.web.hostnames:
+            self._hosts = HostCheck(config.web.hostnames)
+            app.add_hook("before_request", self._check_host)
         app.default_error_handler = self._error
         for path in ("/", "/index", "/gpus", "/gpus/"):
             app.get(path, callback=self._front)
@@ -93,6 +107,8 @@ class _Site:
         app.get(f"/user/{_NAME}", callback=self._user)
         app.get("/healthz", callback=self._health)
         app.get("/openapi.json", callback=self._openapi)
+        app.get("/metrics", callback=self._metrics)
+        app.get("/sd/prometheus", callback=self._prometheus_targets)
         app.get("/static/<name>", callback=self._static)
         app.get("/favicon.ico", callback=lambda: self._static("favicon.svg"))
         this_host = next((host.name for host in config.hosts if host.source == "self"), None)
@@ -114,6 +130,13 @@ class _Site:
             )
         if self._prefix and path.startswith(f"{self._prefix}/"):
             bottle.request.environ["PATH_INFO"] = path[len(self._prefix) :]
+
+    def _check_host(self) -> None:
+        """Turn away who came by a name that nobody configured: a web page's own, perhaps."""
+        request = bottle.request
+        if request.path != "/healthz" and not self._hosts.accepts(request.get_header("Host")):
+            words = "This page does not go by that name. web.hostnames lists those that it has."
+            raise self._sentence(421, words)
 
     def _front(self) -> bottle.HTTPResponse:
         asked_in_earlier_form = self._earlier.front()
@@ -225,6 +248,16 @@ class _Site:
         if self._described is None:
             self._described = Rendering(openapi(), JSON)
         return validated(self._described, f"openapi-{__version__}")
+
+    def _metrics(self) -> bottle.HTTPResponse:
+        return self._live(
+            "metrics",
+            METRICS,
+            lambda status: metrics(status, self._polls(), self._metrics_config),
+        )
+
+    def _prometheus_targets(self) -> bottle.HTTPResponse:
+        return answer(encode(targets(self._entries())), JSON)
 
     def _static(self, name: str) -> bottle.HTTPResponse:
         asset = self._assets.get(name)

@@ -11,6 +11,7 @@ from gpumon.config import (
     Config,
     HostEntry,
     Limits,
+    MetricsConfig,
     OwnerRule,
     TlsConfig,
     WebConfig,
@@ -82,7 +83,9 @@ def test_every_key_arrives_where_it_belongs() -> None:
             title="GPUs of lab 7: all",
             prefix="/gpus/a",
             trusted_proxies=["10.0.0.0/8", "::1", "192.168.1.7"],
+            hostnames=["gpus.example.org", "gpus"],
         ),
+        metrics=MetricsConfig(users=False),
         limits=Limits(used_percent=0.0, idle_minutes=7.5),
         hosts=[
             HostEntry(

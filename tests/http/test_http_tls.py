@@ -15,7 +15,7 @@ from http_serving import running
 
 from gpumon.config import TlsConfig
 from gpumon.errors import StartError
-from gpumon.http import server
+from gpumon.http import handshake
 from gpumon.http.server import Site
 from gpumon.http.tls import server_context
 
@@ -68,7 +68,7 @@ def test_with_a_ca_only_clients_with_its_certificate_are_served(tmp_path):
 
 
 def test_clients_that_never_shake_hands_are_dropped_and_delay_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.5)
     issued = issue(tmp_path, "authority")
     context = ssl.create_default_context(cafile=issued.cert)
     with running(site(TlsConfig(cert=issued.cert, key=issued.key))) as [port]:

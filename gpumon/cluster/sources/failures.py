@@ -19,7 +19,10 @@ _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETD
 _RESET = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
-_CERTIFICATE_WANTED = "Does it ask for a certificate of this server? Then set tls.cert and tls.key"
+_CERTIFICATE_WANTED = (
+    "Does it ask for a certificate of this server? Then set tls.cert and tls.key. Is the one that "
+    "this server has expired, or of another authority? The agent's log says"
+)
 _AGENT_THERE = "Does gpumon's agent listen there? If it speaks TLS, write https:// in hosts"
 
 
@@ -40,6 +43,12 @@ def bad_status(where: str, status: int, reason: str | None, *, token_sent: bool)
         else:
             what = f"the agent on {where} wants one (401) and none is configured. Set"
         return SourceError("wrong token", f"wrong token: {what} token_file")
+    if status == 429:
+        return SourceError(
+            "wrong token",
+            f"wrong token: the agent on {where} had too many from this server's address (429) and "
+            "looks at none for a while. Put the agent's token first in token_file",
+        )
     if status == 421:
         return bad_answer(
             where,
@@ -118,8 +127,9 @@ def way_failed(
     if isinstance(error, ClosedError) or error.errno in _RESET:
         # So ends, with TLS 1.3, a connection on which the client should have shown a certificate.
         # And so one that speaks TLS, when it is asked without.
-        hint = _CERTIFICATE_WANTED if tls else _AGENT_THERE
-        return bad_answer(where, "a connection closed without an answer", hint)
+        if tls:
+            return SourceError("tls", f"tls: {where} closed the connection. {_CERTIFICATE_WANTED}")
+        return bad_answer(where, "a connection closed without an answer", _AGENT_THERE)
     return _not_reached(error, where, who)
 
 

@@ -69,8 +69,8 @@ main; exit 0
 _INSTANCES = "$most nvidia-smi -L </dev/null 2>&1\nend instances $?"
 
 # Only after a poll that did not end well: a driver that hangs must not collect one nvidia-smi after
-# the other, none of which can be killed. ps gives thousands of millions of seconds for a process that
-# seems to begin in the future, as one of this moment may.
+# the other, none of which can be killed. ps gives thousands of millions of seconds for a process
+# that seems to begin in the future, as one of this moment may.
 _GUARD = r"""
 old=$(ps -u "$(id -u)" -o etimes= -o args= 2>/dev/null |
   awk '$1 > @SECONDS@ && $1 < 1000000000 && index($0, "@QUERY_BEGINS@") { print $1; exit }')

@@ -1,0 +1,9 @@
+"""What the tests of the other parts use serves here too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+sys.path += [str(TESTS / "http"), str(TESTS / "agent"), str(TESTS / "web")]

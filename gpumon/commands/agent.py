@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gpumon.agent.app import binds, make_app
-from gpumon.agent.child import sampler_command
+from gpumon.agent.launch import sampler_command
 from gpumon.agent.supervisor import Supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.config import Config

@@ -85,7 +85,7 @@ def sample(number):
     more = {"gpu_count": len(gpus), "time": time.time(), "sample_interval_seconds": 1.0}
     whole = json.dumps({**head, **more, "gpus": gpus}, separators=(",", ":")).encode()
     rows = [{"index": gpu["index"], "error": gpu.get("error")} for gpu in gpus]
-    short = json.dumps({**head, "gpus": rows}, separators=(",", ":")).encode()
+    short = json.dumps({**head, "time": more["time"], "gpus": rows}, separators=(",", ":")).encode()
     os.write(1, struct.pack(">II", len(whole), len(short)) + whole + short)
 
 

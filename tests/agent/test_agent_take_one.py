@@ -8,7 +8,7 @@ import time
 import pytest
 from agent_supervising import Plan
 
-from gpumon.agent.supervisor import take_one
+from gpumon.agent.take_one import take_one
 from gpumon.errors import CollectError
 
 

@@ -6,7 +6,7 @@ import struct
 
 REQUEST = b"s\n"
 MAX_FRAME_BYTES = 32 * 1024 * 1024
-READ_BYTES = 1024 * 1024
+READ_BYTES = 64 * 1024
 
 _HEADER = struct.Struct(">II")
 

@@ -78,11 +78,16 @@ class Usage:
         if summary.time is None:
             return (_NO_MEANS,) * len(summary.gpus)
         to_wall = summary.time - now
+        recent = bisect_right(self._times, now - SHORT_SECONDS)
+        first = bisect_right(self._times, now - KEPT_SECONDS)
         means = []
         for gpu in summary.gpus:
             key = gpu_key(gpu)
             _fill(gpu, self._watch.runs[key], to_wall)
-            means.append((self._mean(key, now, SHORT_SECONDS), self._mean(key, now, KEPT_SECONDS)))
+            sums = self._sums[key]
+            means.append(
+                (self._mean(sums, recent, SHORT_SECONDS), self._mean(sums, first, KEPT_SECONDS))
+            )
             for instance in gpu.mig:
                 _fill(instance, self._watch.runs[mig_key(gpu, instance)], to_wall)
         return tuple(means)
@@ -104,10 +109,11 @@ class Usage:
             if key not in known and sums.covered[0] == sums.covered[-1]:
                 del self._sums[key]  # gone for longer than anything is kept
 
-    def _mean(self, key: str, now: float, seconds: float) -> float | None:
-        """Return the mean utilization, each sample weighted by the time that it stands for."""
-        sums = self._sums[key]
-        first = bisect_right(self._times, now - seconds)
+    def _mean(self, sums: _Sums, first: int, seconds: float) -> float | None:
+        """Return the mean utilization since the sample at `first`, which was `seconds` ago.
+
+        Each sample is weighted by the time that it stands for.
+        """
         covered = sums.covered[-1] - sums.covered[first]
         total = sums.total[-1] - sums.total[first]
         if sums.newest is not None:

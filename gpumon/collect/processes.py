@@ -71,7 +71,7 @@ class Enricher:
         pids_are_ours: bool,
         accounts: Accounts | None = None,
         owners: Owners | None = None,
-        proc: str = "/proc",
+        proc: str = procfs.PROC,
     ) -> None:
         self._ours = pids_are_ours
         self._accounts = accounts or Accounts()
@@ -101,6 +101,8 @@ class Enricher:
                 self._known[pid] = known
             for row in same[1:]:
                 _copy(same[0], row)
+        if self._proc == procfs.PROC and self._known.keys() != before.keys():
+            procfs.keep_open(f"{procfs.PROC}/{pid}/stat" for pid in self._known)
         for shown in lists:
             hide_owner_of_mps(shown or [])
 

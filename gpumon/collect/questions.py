@@ -84,6 +84,8 @@ class Questions:
         elif not keep:
             self.asked += 1
             self.answered += 1
+            self.good_until = self.now
+            return answer
         due = self.now
         if keep:
             due += keep + (self._phase if kept is None else 0.0)

@@ -67,23 +67,21 @@ class Child:
         """Start a sampler that leaves the GPUs in `skip` alone. Raises SamplerFailed."""
         skip = list(skip)
         try:
-            with contextlib.ExitStack() as failed:
+            with contextlib.ExitStack() as failed, contextlib.ExitStack() as started:
                 progress = Progress()
                 failed.callback(progress.close)
+                started.callback(progress.started)
                 pipe = SamplerPipe()
                 failed.callback(pipe.close)
-                try:
-                    process = await asyncio.create_subprocess_exec(
-                        *with_options(command, interval, skip, progress),
-                        stdin=pipe.child_requests,
-                        stdout=pipe.child_answers,
-                        stderr=asyncio.subprocess.PIPE,
-                        pass_fds=(progress.descriptor,),
-                        cwd=FOLDER,
-                    )
-                finally:
-                    progress.started()
-                    pipe.started()
+                started.callback(pipe.started)
+                process = await asyncio.create_subprocess_exec(
+                    *with_options(command, interval, skip, progress),
+                    stdin=pipe.child_requests,
+                    stdout=pipe.child_answers,
+                    stderr=asyncio.subprocess.PIPE,
+                    pass_fds=(progress.descriptor,),
+                    cwd=FOLDER,
+                )
                 failed.pop_all()
         except OSError as error:
             raise failures.not_started(error) from error

@@ -20,7 +20,8 @@ class FrameBuffer:
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Take in what was read; return snapshot and summary as JSON once both are whole.
 
-        Raises ValueError where a frame is announced that is too large to be one.
+        Raises ValueError where a frame is announced that is too large to be one, and where more
+        follows: it would be taken for the answer to the next request.
         """
         self._data += data
         if len(self._data) < _HEADER.size:
@@ -31,6 +32,8 @@ class FrameBuffer:
         middle, end = _HEADER.size + whole, _HEADER.size + whole + short
         if len(self._data) < end:
             return None
-        frame = bytes(self._data[:end])
-        del self._data[:end]
+        if len(self._data) > end:
+            raise ValueError(f"{len(self._data) - end} bytes follow the frame")
+        frame = bytes(self._data)
+        self._data.clear()
         return frame[_HEADER.size : middle], frame[middle:]

@@ -1,7 +1,7 @@
 # make run       install into .venv and start: this machine's GPUs, or the demo where no driver answers
 # make check     lint, types, import contract, unit tests (about two minutes)
 # make test      everything, with what the tests need installed first (root: Debian packages too)
-# make bench     what the agent costs, beside a floor and other monitors (about five minutes)
+# make bench     what the agent costs, beside a floor and other monitors (about seven minutes)
 # make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make openapi   write docs/openapi.json anew from the types

@@ -12,11 +12,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from gpumon.commands.certs_arguments import add_arguments as add_certs_arguments
 from gpumon.errors import GpumonError, StartError
 from gpumon.version import __version__
+
+TYPE_CHECKING = False  # a fifth of the time of `gpumon --version` goes into importing `typing`
+if TYPE_CHECKING:
+    from typing import Any
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a full disk, or to a terminal that is gone, ends in; such errors name no file."""
@@ -83,7 +86,10 @@ def _parser() -> argparse.ArgumentParser:
         "docs/configuration.md; without one everything works for this machine alone.",
     )
     parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    # With its name given, the parser need not find it out, for which it formats a text.
+    commands = parser.add_subparsers(
+        prog="gpumon", dest="command", metavar="COMMAND", required=True
+    )
 
     up = commands.add_parser(
         "up",

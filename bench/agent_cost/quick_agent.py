@@ -15,7 +15,7 @@ from gpumon.commands.daemon import run_daemon
 from gpumon.config.loader import load
 
 INTERVAL = 0.001
-PACE = 0.01
+PACE = 0.006
 """About how many seconds a sample takes without a pause."""
 USUAL_INTERVAL = 5.0
 

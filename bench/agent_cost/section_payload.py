@@ -12,10 +12,8 @@ from agent_cost.settings import Settings
 from agent_cost.table import Budget, Result, Table
 from agent_cost.world import GPUS, world
 
-MOST_BYTES = {5: 10_000, 40: 60_000}
-"""Of a snapshot before compression, by processes a GPU."""
-MOST_TRAVELLING = {5: 10_000, 40: 20_000}
-"""Of the answer to `poll`, which is what a server fetches."""
+MOST_BYTES = {5: 10_000, 40: 20_000}
+"""Of the answer to `poll`, which is what a server fetches, by processes a GPU."""
 
 
 def run(settings: Settings) -> Result:
@@ -25,9 +23,9 @@ def run(settings: Settings) -> Result:
         [
             "GPUs x processes",
             "snapshot, JSON",
-            "budget",
             "summary, JSON",
             "poll: whole answer",
+            "budget",
             "poll: packed snapshot",
             "poll: known revision",
             "snapshot_json (XML-RPC)",
@@ -49,9 +47,9 @@ def run(settings: Settings) -> Result:
             table.add(
                 host.name,
                 len(snapshot),
-                None if most is None else f"<= {most}",
                 len(summary.encode()),
                 len(poll),
+                None if most is None else f"<= {most}",
                 len(base64.b64decode(packed)),
                 len(real.call("poll", revision)),
                 len(real.call("snapshot_json")),
@@ -60,18 +58,14 @@ def run(settings: Settings) -> Result:
         rows = sum(len(gpu["processes"]) for gpu in json.loads(snapshot)["gpus"])
         if rows != GPUS * size:
             table.notes.append(f"{host.name}: the snapshot has only {rows} processes.")
-        for what, found, limit in (
-            ("snapshot before compression", len(snapshot), most),
-            ("answer to poll", len(poll), MOST_TRAVELLING.get(size)),
-        ):
-            if limit is not None:
-                result.budgets.append(
-                    Budget(
-                        f"{what}, {host.name}",
-                        f"<= {limit / 1000:.0f} kB",
-                        f"{found / 1000:.1f} kB",
-                        found <= limit,
-                    )
+        if most is not None:
+            result.budgets.append(
+                Budget(
+                    f"answer to poll, {host.name}",
+                    f"<= {most / 1000:.0f} kB",
+                    f"{len(poll) / 1000:.1f} kB",
+                    len(poll) <= most,
                 )
+            )
     table.notes.append(f"Each command line has {host.command_bytes()} characters.")
     return result

@@ -27,7 +27,7 @@ class Settings:
     """Per round."""
     load_seconds: float = 0.3
     """Per round, request and condition."""
-    growth_samples: int = 5000
+    growth_samples: int = 15_000
     command_rounds: int = 7
 
     def say(self, text: str) -> None:

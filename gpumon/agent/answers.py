@@ -98,9 +98,8 @@ class Forms:
 
     def _ageless(self) -> bytes:
         """Return the JSON of the snapshot with today's error; its first null is the age."""
-        if self.latest.snapshot is None:
-            return self.latest.snapshot_json(0.0)
-        return splice(self.latest.snapshot, None, self.latest.sampler_error)
+        latest = self.latest
+        return self.once("ageless", lambda: splice(latest.unspliced(), None, latest.sampler_error))
 
 
 class Answers:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import mmap
-import os
-import signal
-import struct
-import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from gpumon.agent import failures
+from gpumon.agent.failures import SamplerFailed
 from gpumon.agent.latest import SkippedGpu
-from gpumon.config import AgentConfig
-from gpumon.model import HostSnapshot, decode_snapshot, encode, splice
+from gpumon.agent.launch import FOLDER, Progress, with_options
+from gpumon.agent.odd import odd_fields
+from gpumon.agent.pipe import SamplerPipe
+from gpumon.model import decode_snapshot, splice
 from gpumon.summary import HostSummary, decode_summary
 from gpumon.text import clean
 
@@ -28,82 +26,35 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_FRAME_BYTES = 32 * 1024 * 1024
 KILL_SECONDS = 1.0
 """How long a killed process may take to be gone before it counts as stuck in the driver."""
 CLOSE_SECONDS = 3.0
 LINE_CHARACTERS = 500
 LINES_A_MINUTE = 30
-LAST_WORDS_CHARACTERS = 200
-
-_HEADER = struct.Struct(">II")
-_PROGRESS = struct.Struct("<i")
 
 
 class Frame(NamedTuple):
-    """One sample as the sampler sent it, taken apart."""
+    """One sample as the sampler sent it: found to be right, and as far as needed taken apart."""
 
-    snapshot: HostSnapshot
+    snapshot: bytes
+    """JSON of a HostSnapshot with its first three fields at defaults."""
     summary: HostSummary
-
-
-HUNG = (
-    "look for NVRM and Xid lines in the kernel log (dmesg); a reset of the GPU or a reboot of the "
-    "host ends it"
-)
-FAILED = (
-    "it is started again by itself; if it goes on, look at the kernel log (dmesg) and at the "
-    "agent's log (journalctl -u gpumon-agent)"
-)
-NOT_STARTED = (
-    "check that gpumon's installation is whole, the host's free memory, and how many processes the "
-    "agent may have (TasksMax=)"
-)
-"""What to do, behind the sentence that says what happened."""
-
-
-class SamplerFailed(Exception):
-    """A sampler gave no sample. `what` is a sentence with the time; the message has advice too.
-
-    `gpu` is the index of the GPU that it was reading when it hung or crashed; None: none, or it is
-    not known.
-    """
-
-    def __init__(self, what: str, gpu: int | None = None, advice: str = FAILED) -> None:
-        super().__init__(f"{what}; {advice}")
-        self.what = what
-        self.gpu = gpu
-
-
-def sampler_command(config: AgentConfig | None = None) -> list[str]:
-    """Return the command of the real sampler, with the options that the configuration asks for."""
-    command = [sys.executable, "-m", "gpumon.collect.sampler"]
-    if config is None:
-        return command
-    if (state := _state_file(config)) is not None:
-        command += ["--state-file", state]
-    if config.owner_rules or config.container_socket is not None:
-        socket = None if config.container_socket is None else str(config.container_socket)
-        owners = encode({"rules": config.owner_rules, "container_socket": socket})
-        command += ["--owners", owners.decode()]
-    return command
-
-
-def _state_file(config: AgentConfig) -> str | None:
-    """Return where the sampler keeps its memory: as configured, else in systemd's place for it."""
-    if config.state_file is not None:
-        return str(config.state_file)
-    folder = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    return os.path.join(folder, "health.json") if folder else None
+    odd: list[str]
+    """The field of each value of a GPU that can't be."""
 
 
 class Child:
     """A running sampler. Made by `start`; every path ends in `close` or `kill`."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, progress: mmap.mmap, skipped: frozenset[int]
+        self,
+        process: asyncio.subprocess.Process,
+        pipe: SamplerPipe,
+        progress: Progress,
+        skipped: frozenset[int],
     ) -> None:
         self._process = process
+        self._pipe = pipe
         self._progress = progress
         self._heard: deque[str] = deque(maxlen=1)
         self._relay = asyncio.create_task(_relay(process, self._heard))
@@ -118,36 +69,26 @@ class Child:
     ) -> Child:
         """Start a sampler that leaves the GPUs in `skip` alone. Raises SamplerFailed."""
         skip = list(skip)
-        arguments = [*command, "--interval", f"{interval:g}"]
-        if skip:
-            arguments += ["--skip", _skip_option(skip)]
         try:
-            progress = _shared_integer()
-            try:
-                shared = mmap.mmap(progress, _PROGRESS.size)
+            with contextlib.ExitStack() as failed, contextlib.ExitStack() as started:
+                progress = Progress()
+                failed.callback(progress.close)
+                started.callback(progress.started)
+                pipe = SamplerPipe()
+                failed.callback(pipe.close)
+                started.callback(pipe.started)
                 process = await asyncio.create_subprocess_exec(
-                    *arguments,
-                    "--progress-fd",
-                    str(progress),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
+                    *with_options(command, interval, skip, progress),
+                    stdin=pipe.child_requests,
+                    stdout=pipe.child_answers,
                     stderr=asyncio.subprocess.PIPE,
-                    pass_fds=(progress,),
-                    cwd="/",  # "-m" puts the current folder first on Python's path: take no one's
+                    pass_fds=(progress.descriptor,),
+                    cwd=FOLDER,
                 )
-            finally:
-                os.close(progress)
+                failed.pop_all()
         except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise SamplerFailed(
-                f"the sampler can't be started ({reason})", advice=NOT_STARTED
-            ) from error
-        return cls(process, shared, frozenset(gpu.index for gpu in skip))
-
-    def gpu(self) -> int | None:
-        """Return the index of the GPU that is being read, None between GPUs."""
-        (index,) = _PROGRESS.unpack(self._progress[: _PROGRESS.size])
-        return None if index < 0 else int(index)
+            raise failures.not_started(error) from error
+        return cls(process, pipe, progress, frozenset(gpu.index for gpu in skip))
 
     async def ask(self, seconds: float, unanswered_since: float | None = None) -> Frame:
         """Return a new sample. Raises SamplerFailed when it is not there, whole, in `seconds`.
@@ -157,61 +98,29 @@ class Child:
         since = time.time() if unanswered_since is None else unanswered_since
         self.asked = True
         try:
-            return await _within(seconds, self._exchange())
+            snapshot, summary = await self._pipe.ask(seconds)
+            return _checked(snapshot, summary)
         except asyncio.TimeoutError:
-            gpu = self.gpu()
-            where = "" if gpu is None else f" (GPU {gpu} was being read)"
-            raise SamplerFailed(
-                f"the driver has not answered since {clock(since)}{where}", gpu, HUNG
-            ) from None
+            raise failures.unanswered(since, self._progress.gpu()) from None
         except (EOFError, OSError) as error:  # EOFError: the stream ended within a frame
             raise await self._ended() from error
         except (ValueError, msgspec.MsgspecError) as error:
             log.warning("the sampler's answer can't be used: %s", clean(str(error), 300))
-            raise SamplerFailed(
-                f"the sampler answered at {clock(time.time())} with something that is no sample"
-            ) from error
-
-    async def _exchange(self) -> Frame:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(b"s\n")
-        await stdin.drain()
-        lengths = _HEADER.unpack(await stdout.readexactly(_HEADER.size))
-        if sum(lengths) > MAX_FRAME_BYTES:
-            raise ValueError(f"a frame of {sum(lengths)} bytes was announced")
-        snapshot, summary = [await stdout.readexactly(length) for length in lengths]
-        for part in (snapshot, summary):
-            splice(part, None, None)  # raises ValueError where it could not be spliced later
-        return Frame(decode_snapshot(snapshot), decode_summary(summary))
+            raise failures.unusable() from error
 
     async def _ended(self) -> SamplerFailed:
         """Say how the process ended, after its end of a pipe was closed."""
-        gpu = self.gpu()
-        where = "" if gpu is None else f" while GPU {gpu} was read"
-        when = f"at {clock(time.time())}"
+        gpu = self._progress.gpu()
         if not await self._gone(KILL_SECONDS):
-            return SamplerFailed(f"the sampler closed its output {when}{where}", gpu)
-        code = self._process.returncode or 0
-        if code < 0:
-            what = f"the sampler crashed (signal {_signal_name(-code)}) {when}"
-        else:
-            what = f"the sampler ended (exit code {code}) {when}"
-            if code > 0:
-                where += await self._last_words()
-        return SamplerFailed(what + where, gpu)
-
-    async def _last_words(self) -> str:
-        """Return what a process that is gone said last: not everybody has the agent's log."""
-        await asyncio.wait({self._relay}, timeout=KILL_SECONDS)
-        return f": {clean(self._heard[-1], LAST_WORDS_CHARACTERS)}" if self._heard else ""
+            return failures.ended(None, gpu)
+        code = self._process.returncode
+        if code is not None and code > 0:
+            await asyncio.wait({self._relay}, timeout=KILL_SECONDS)
+        return failures.ended(code, gpu, "".join(self._heard))
 
     async def close(self) -> None:
         """End the process politely, then by force."""
-        stdin = self._process.stdin
-        assert stdin is not None
-        stdin.close()
+        self._pipe.close_requests()
         if await self._gone(CLOSE_SECONDS):
             await self._release()
         else:
@@ -219,7 +128,7 @@ class Child:
 
     async def kill(self) -> bool:
         """End the process by force; return whether it is gone. If not, the driver holds it."""
-        with suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         gone = await self._gone(KILL_SECONDS)
         if gone:
@@ -233,7 +142,7 @@ class Child:
         await self._release()
 
     async def _gone(self, seconds: float) -> bool:
-        with suppress(asyncio.TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):
             await _within(seconds, self._process.wait())
         # Beyond the process itself, `wait` waits for its pipes, which a grandchild may hold.
         return self._process.returncode is not None
@@ -241,12 +150,18 @@ class Child:
     async def _release(self) -> None:
         await asyncio.wait({self._relay}, timeout=KILL_SECONDS)  # its last words
         self._relay.cancel()
+        self._pipe.close()
         self._progress.close()
 
 
-def clock(epoch: float) -> str:
-    """Return a time of day, by this host's clock, as sentences have it."""
-    return time.strftime("%H:%M:%S", time.localtime(epoch))
+def _checked(snapshot: bytes, summary: bytes) -> Frame:
+    """Return the frame. Raises ValueError or msgspec.MsgspecError where it is not as it must be."""
+    for part in (snapshot, summary):
+        splice(part, None, None)  # raises ValueError where it could not be spliced later
+    whole, short = decode_snapshot(snapshot), decode_summary(summary)
+    if [len(gpu.mig) for gpu in whole.gpus] != [len(gpu.mig) for gpu in short.gpus]:
+        raise ValueError("snapshot and summary differ")
+    return Frame(snapshot, short, odd_fields(whole))
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
@@ -263,30 +178,6 @@ async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     if not done:
         raise asyncio.TimeoutError
     return task.result()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
-
-
-def _skip_option(skip: list[SkippedGpu]) -> str:
-    told = {
-        str(gpu.index): {"uuid": gpu.uuid, "name": gpu.name, "error": gpu.error} for gpu in skip
-    }
-    return encode(told).decode()
-
-
-def _shared_integer() -> int:
-    """Return a descriptor of an anonymous file that holds -1: "between GPUs"."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("gpumon-progress")
-    else:  # Python built for an old C library
-        descriptor = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)
-    os.write(descriptor, _PROGRESS.pack(-1))
-    return descriptor
 
 
 async def _relay(process: asyncio.subprocess.Process, heard: deque[str]) -> None:

@@ -6,8 +6,9 @@ import socket
 
 import msgspec
 
-from gpumon.model import HostSnapshot, encode, splice
-from gpumon.summary import summarize
+from gpumon.agent.usage import Means, complete
+from gpumon.model import HostSnapshot, decode_snapshot, encode, splice
+from gpumon.summary import decode_summary, summarize
 from gpumon.text import clean
 from gpumon.version import __version__
 
@@ -34,9 +35,15 @@ class Latest(msgspec.Struct, kw_only=True, frozen=True):
     interval: float
     """Seconds between two samples."""
     snapshot: bytes | None = None
-    """JSON of a HostSnapshot with its first three fields at defaults; None: no sample yet."""
+    """As the sampler gave it: JSON of a HostSnapshot with its first three fields at defaults.
+
+    None: no sample yet. Mostly nobody asks for it, so what only the agent knows is not in it; see
+    `unspliced`.
+    """
     summary: bytes | None = None
-    """JSON of the HostSummary of the same sample, also unspliced."""
+    """JSON of the HostSummary of the same sample, also unspliced, with all that there is."""
+    means: tuple[Means, ...] | None = None
+    """Mean utilizations by GPU, which `snapshot` lacks; None: it lacks nothing."""
     taken_at: float | None = None
     """Monotonic."""
     sampler_error: str | None = NOT_YET
@@ -60,8 +67,20 @@ class Latest(msgspec.Struct, kw_only=True, frozen=True):
 
     def snapshot_json(self, now: float) -> bytes:
         """Return the JSON of the whole HostSnapshot with today's age and error."""
-        unspliced = encode(empty_snapshot()) if self.snapshot is None else self.snapshot
-        return splice(unspliced, self.age(now), self.sampler_error)
+        return splice(self.unspliced(), self.age(now), self.sampler_error)
+
+    def unspliced(self) -> bytes:
+        """Return the JSON of the whole HostSnapshot with its first three fields at defaults.
+
+        Made at each call: keep it.
+        """
+        if self.snapshot is None:
+            return encode(empty_snapshot())
+        if self.means is None or self.summary is None:
+            return self.snapshot
+        snapshot = decode_snapshot(self.snapshot)
+        complete(snapshot, decode_summary(self.summary), self.means)
+        return encode(snapshot)
 
     def summary_json(self, now: float) -> bytes:
         """Return the JSON of the HostSummary with today's age and error."""

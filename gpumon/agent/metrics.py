@@ -11,6 +11,7 @@ from functools import partial
 from gpumon.agent.answers import Forms, json_age
 from gpumon.agent.latest import Latest
 from gpumon.agent.spliced import Spliced
+from gpumon.collect.clock_events import CLOCK_REASONS
 from gpumon.config import Limits, MetricsConfig
 from gpumon.metrics.exposition import (
     Exposition,
@@ -44,18 +45,6 @@ from gpumon.windows import advance, gpu_key, mig_key
 
 MOST_USERS = 200
 """So many users of one host have samples of their own."""
-
-CLOCK_REASONS = (
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "display_clock_setting",
-)
 
 AGE = Metric("gpumon_sample_age_seconds", "How old the newest sample of the GPUs is.")
 FRESH = Metric("gpumon_sample_fresh", "Whether the newest sample is of now.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from gpumon.model import OUT_OF_RANGE, HostSnapshot
 
@@ -10,20 +11,27 @@ MOST_FIELDS = 64
 """Far more than there are fields: a sampler of another version can't fill the memory."""
 
 
+def odd_fields(snapshot: HostSnapshot) -> list[str]:
+    """Return the field of each value that is out of range, once for each GPU that has one."""
+    return [
+        field
+        for gpu in snapshot.gpus
+        for field, why in gpu.unknown.items()
+        if why.startswith(OUT_OF_RANGE)
+    ]
+
+
 class OddValues:
-    """Counts them from the snapshots, which name each with its field and what was found."""
+    """Counts them by field."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def add(self, snapshot: HostSnapshot) -> None:
-        """Count what is out of range in a sample: each field of each GPU once."""
-        for gpu in snapshot.gpus:
-            for field, why in gpu.unknown.items():
-                if why.startswith(OUT_OF_RANGE) and (
-                    field in self._counts or len(self._counts) < MOST_FIELDS
-                ):
-                    self._counts[field] += 1
+    def add(self, fields: Iterable[str]) -> None:
+        """Count what was out of range in a sample."""
+        for field in fields:
+            if field in self._counts or len(self._counts) < MOST_FIELDS:
+                self._counts[field] += 1
 
     def counts(self) -> dict[str, int]:
         """Return the number of samples with such a value, by field."""

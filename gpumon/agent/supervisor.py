@@ -17,14 +17,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpumon.agent.child import KILL_SECONDS, Child, Frame, SamplerFailed, sampler_command
+from gpumon.agent.child import Child, Frame
+from gpumon.agent.failures import SamplerFailed
 from gpumon.agent.latest import Latest, SkippedGpu
+from gpumon.agent.launch import sampler_command
 from gpumon.agent.odd import OddValues
 from gpumon.agent.skips import Skips
 from gpumon.agent.usage import Usage
 from gpumon.config import Limits
-from gpumon.errors import CollectError
-from gpumon.model import HostSnapshot, decode_snapshot, encode
+from gpumon.model import decode_snapshot, encode
 
 log = logging.getLogger(__name__)
 
@@ -122,15 +123,16 @@ class Supervisor:
 
     def _publish(self, frame: Frame) -> None:
         now = time.monotonic()
-        self._usage.add(frame.snapshot, frame.summary, now)
-        self._odd.add(frame.snapshot)
+        means = self._usage.add(frame.summary, now)
+        self._odd.add(frame.odd)
         self._samples += 1
         self._unanswered_since = None
         self._pause = self._restart_pauses[0]
         self._change(
             revision=f"{self._run_id}-{self._samples}",
-            snapshot=encode(frame.snapshot),
+            snapshot=frame.snapshot,
             summary=encode(frame.summary),
+            means=means,
             taken_at=now,
             sampler_error=None,
             out_of_range=self._odd.counts(),
@@ -247,36 +249,3 @@ def next_turn(turn: float, now: float, interval: float) -> float:
     """Return the first time after `now` on the schedule `turn`, `turn + interval`, ..."""
     missed = int((now - turn) // interval)
     return turn + (missed + 1) * interval
-
-
-def take_one(deadline: float = 30.0, *, command: list[str] | None = None) -> HostSnapshot:
-    """Return one sample of this host, from a sampler of its own; ends within `deadline` seconds.
-
-    A GPU on which the sampler hangs or crashes is left out of a second try, as far as the time
-    goes. Raises CollectError.
-    """
-    return asyncio.run(_take_one(deadline, command or sampler_command()))
-
-
-async def _take_one(deadline: float, command: list[str]) -> HostSnapshot:
-    end = time.monotonic() + deadline - 2 * KILL_SECONDS
-    skips = Skips(deadline, deadline)
-    while True:
-        try:
-            child = await Child.start(command, deadline, skips.all())
-        except SamplerFailed as failure:
-            raise CollectError("failed", str(failure)) from failure
-        try:
-            # Not all the time that is left: a second try may need some.
-            frame = await child.ask(max(0.1, (end - time.monotonic()) * 2 / 3))
-        except SamplerFailed as failure:
-            gpu, gone = failure.gpu, await child.kill()
-            if gpu is None or gpu in child.skipped or not gone or time.monotonic() > end:
-                raise CollectError("failed", str(failure)) from failure
-            skips.blame(gpu, None, None, str(failure), time.monotonic())
-        else:
-            frame.snapshot.sample_age_seconds = 0.0
-            frame.snapshot.sample_interval_seconds = None
-            return frame.snapshot
-        finally:
-            await child.kill()

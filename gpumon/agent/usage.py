@@ -19,6 +19,10 @@ SHORT_SECONDS = 300.0
 ENOUGH = 0.9
 """A mean is given when this share of its time was covered by samples that knew the utilization."""
 
+Means = tuple[float | None, float | None]
+"""Of one GPU: the mean utilization of SHORT_SECONDS and of KEPT_SECONDS, in percent."""
+_NO_MEANS: Means = (None, None)
+
 
 class _Sums:
     """Running sums of one GPU, an entry a sample: known seconds, and percent times seconds.
@@ -57,11 +61,11 @@ class Usage:
         """Return after how many seconds without a sample all runs end."""
         return 3 * self._interval + 10
 
-    def add(self, snapshot: HostSnapshot, summary: HostSummary, now: float) -> None:
-        """Take in a sample of the moment `now`; fill in what it can't know by itself.
+    def add(self, summary: HostSummary, now: float) -> tuple[Means, ...]:
+        """Take in a sample of the moment `now`, and fill in what it can't know by itself.
 
-        Both forms of it get `unused_since`, `free_since` and `watched_since`, the whole one also
-        the mean utilization of 5 and 30 minutes.
+        That is `unused_since`, `free_since` and `watched_since`. Returns the means of its GPUs,
+        which a snapshot only has (see `complete`).
         """
         self._watch = advance(
             self._watch,
@@ -71,16 +75,22 @@ class Usage:
             longest_gap=self.longest_gap(),
         )
         self._keep(summary, now)
-        if snapshot.time is None:
-            return
-        to_wall = snapshot.time - now
-        for gpu, short in zip(snapshot.gpus, summary.gpus, strict=True):
-            key = gpu_key(short)
-            _fill(gpu, short, self._watch.runs[key], to_wall)
-            gpu.utilization_5m_percent = self._mean(key, now, SHORT_SECONDS)
-            gpu.utilization_30m_percent = self._mean(key, now, KEPT_SECONDS)
-            for instance, brief in zip(gpu.mig, short.mig, strict=True):
-                _fill(instance, brief, self._watch.runs[mig_key(short, brief)], to_wall)
+        if summary.time is None:
+            return (_NO_MEANS,) * len(summary.gpus)
+        to_wall = summary.time - now
+        recent = bisect_right(self._times, now - SHORT_SECONDS)
+        first = bisect_right(self._times, now - KEPT_SECONDS)
+        means = []
+        for gpu in summary.gpus:
+            key = gpu_key(gpu)
+            _fill(gpu, self._watch.runs[key], to_wall)
+            sums = self._sums[key]
+            means.append(
+                (self._mean(sums, recent, SHORT_SECONDS), self._mean(sums, first, KEPT_SECONDS))
+            )
+            for instance in gpu.mig:
+                _fill(instance, self._watch.runs[mig_key(gpu, instance)], to_wall)
+        return tuple(means)
 
     def _keep(self, summary: HostSummary, now: float) -> None:
         # A sample speaks for the time up to the next one, but not for a gap.
@@ -99,10 +109,11 @@ class Usage:
             if key not in known and sums.covered[0] == sums.covered[-1]:
                 del self._sums[key]  # gone for longer than anything is kept
 
-    def _mean(self, key: str, now: float, seconds: float) -> float | None:
-        """Return the mean utilization, each sample weighted by the time that it stands for."""
-        sums = self._sums[key]
-        first = bisect_right(self._times, now - seconds)
+    def _mean(self, sums: _Sums, first: int, seconds: float) -> float | None:
+        """Return the mean utilization since the sample at `first`, which was `seconds` ago.
+
+        Each sample is weighted by the time that it stands for.
+        """
         covered = sums.covered[-1] - sums.covered[first]
         total = sums.total[-1] - sums.total[first]
         if sums.newest is not None:
@@ -113,12 +124,27 @@ class Usage:
         return round(total / covered, 1)
 
 
-def _fill(
-    whole: Gpu | MigInstance, short: GpuSummary | MigSummary, runs: Runs, to_wall: float
-) -> None:
-    whole.unused_since = short.unused_since = _wall(runs.unused, to_wall)
-    whole.free_since = short.free_since = _wall(runs.free, to_wall)
-    whole.watched_since = short.watched_since = _wall(runs.observed, to_wall)
+def complete(snapshot: HostSnapshot, summary: HostSummary, means: tuple[Means, ...]) -> None:
+    """Fill in the snapshot of a sample what `Usage.add` knew of it."""
+    for whole, short, (short_mean, long_mean) in zip(
+        snapshot.gpus, summary.gpus, means, strict=True
+    ):
+        _copy(short, whole)
+        whole.utilization_5m_percent, whole.utilization_30m_percent = short_mean, long_mean
+        for instance, brief in zip(whole.mig, short.mig, strict=True):
+            _copy(brief, instance)
+
+
+def _copy(short: GpuSummary | MigSummary, whole: Gpu | MigInstance) -> None:
+    whole.unused_since = short.unused_since
+    whole.free_since = short.free_since
+    whole.watched_since = short.watched_since
+
+
+def _fill(gpu: GpuSummary | MigSummary, runs: Runs, to_wall: float) -> None:
+    gpu.unused_since = _wall(runs.unused, to_wall)
+    gpu.free_since = _wall(runs.free, to_wall)
+    gpu.watched_since = _wall(runs.observed, to_wall)
 
 
 def _wall(moment: float | None, to_wall: float) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_NAMES = (
+CLOCK_REASONS = (
     "gpu_idle",
     "applications_clocks_setting",
     "sw_power_cap",
@@ -18,6 +18,6 @@ _NAMES = (
 
 def reason_words(bits: int) -> list[str]:
     """Return the names of the bits that are set; those without a name as one number."""
-    words = [word for bit, word in enumerate(_NAMES) if bits >> bit & 1]
-    rest = bits >> len(_NAMES) << len(_NAMES)
+    words = [word for bit, word in enumerate(CLOCK_REASONS) if bits >> bit & 1]
+    rest = bits >> len(CLOCK_REASONS) << len(CLOCK_REASONS)
     return [*words, f"other_{rest:#x}"] if rest else words

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import Any
 
 from gpumon.collect import memory, nvml, nvml_processes
@@ -32,6 +34,10 @@ class GpuReader:
     def __init__(self, index: int, *, phase: float = 0.0) -> None:
         self._handle: object = None
         self._questions = Questions(phase)
+        self._seldom = Questions(phase)
+        """What is asked once a minute and less; between, `_kept` has all of its answers."""
+        self._kept = Gpu(index=index)
+        self._kept_until = -math.inf
         self._mig = MigReader()
         self._utilization_known = False
         self.known = Gpu(index=index)
@@ -42,17 +48,16 @@ class GpuReader:
         self._handle = handle
         questions = self._questions
         questions.begin(this.now.monotonic)
-        gpu = Gpu(index=self.known.index)
+        if this.now.monotonic >= self._kept_until:
+            self._read_seldom(this.now.monotonic)
+        gpu = copy.copy(self._kept)
+        gpu.unknown = self._kept.unknown.copy()
+        gpu.health, gpu.hints, gpu.mig = [], [], []
         sheet = Sheet(gpu)
-        self._identity(sheet)
-        self.known = Gpu(index=gpu.index, uuid=gpu.uuid, pci_bus_id=gpu.pci_bus_id, name=gpu.name)
         total = self._memory(sheet)
-        self._mig_mode(sheet)
         self._utilization(sheet)
         self._sensors(sheet)
-        self._ecc(sheet)
-        self._wear(sheet)
-        self._modes(sheet)
+        self._ecc_counts(sheet, questions, "volatile", nvml.VOLATILE, nvml.FIELDS_ECC_VOLATILE)
         self._processes(gpu, total, this)
         if questions.failure is not None and questions.asked and not questions.answered:
             gpu.error = (
@@ -61,16 +66,37 @@ class GpuReader:
             )
         return gpu
 
-    def _ask(self, name: str, *args: object, keep: float = 0.0) -> Any:
-        return self._questions.ask(name, nvml.call, name, self._handle, *args, keep=keep)
+    def _read_seldom(self, now: float) -> None:
+        """Put together anew what is the same in all samples until one of its answers is due."""
+        self._seldom.begin(now)
+        gpu = Gpu(index=self.known.index)
+        sheet = Sheet(gpu)
+        self._identity(sheet)
+        self.known = Gpu(index=gpu.index, uuid=gpu.uuid, pci_bus_id=gpu.pci_bus_id, name=gpu.name)
+        self._mig_mode(sheet)
+        limit = self._ask_seldom("nvmlDeviceGetEnforcedPowerLimit")
+        sheet.put("enforced_power_limit_watts", limit, 1, _MOST_MILLIWATTS, _watts)
+        sheet.put("ecc_mode", _first(self._ask_seldom("nvmlDeviceGetEccMode")), 0, 1, bool)
+        self._ecc_counts(
+            sheet, self._seldom, "aggregate", nvml.AGGREGATE, nvml.FIELDS_ECC_AGGREGATE, MINUTE
+        )
+        self._wear(sheet)
+        self._modes(sheet)
+        self._kept, self._kept_until = gpu, self._seldom.good_until
+
+    def _ask_seldom(self, name: str) -> Any:
+        return self._seldom.ask(name, nvml.call, name, self._handle, keep=MINUTE)
+
+    def _ask(self, name: str) -> Any:
+        return self._questions.ask(name, nvml.call, name, self._handle)
 
     def _identity(self, sheet: Sheet) -> None:
         def text(name: str) -> Any:
-            return self._questions.ask(name, nvml.text, name, self._handle, keep=FOREVER)
+            return self._seldom.ask(name, nvml.text, name, self._handle, keep=FOREVER)
 
         sheet.put_text("uuid", text("nvmlDeviceGetUUID"))
         sheet.put_text("name", text("nvmlDeviceGetName"))
-        bus_id = self._questions.ask("bus id", nvml.bus_id, self._handle, keep=FOREVER)
+        bus_id = self._seldom.ask("bus id", nvml.bus_id, self._handle, keep=FOREVER)
         sheet.put_text("pci_bus_id", bus_id)
 
     def _memory(self, sheet: Sheet) -> int:
@@ -86,7 +112,7 @@ class GpuReader:
 
     def _mig_mode(self, sheet: Sheet) -> None:
         gpu = sheet.gpu
-        modes = self._ask("nvmlDeviceGetMigMode", keep=MINUTE)
+        modes = self._ask_seldom("nvmlDeviceGetMigMode")
         sheet.put("mig_mode", _first(modes), 0, 1, bool)
         gpu.unknown.pop("mig", None)
         if gpu.mig_mode is None and not (isinstance(modes, Unknown) and modes.code in _NO_MIG):
@@ -101,8 +127,9 @@ class GpuReader:
             rates = self._ask("nvmlDeviceGetUtilizationRates")
             if isinstance(rates, Unknown) and self._utilization_known:
                 # It was there a sample ago: has MIG been enabled since?
-                self._questions.forget("nvmlDeviceGetMigMode")
+                self._seldom.forget("nvmlDeviceGetMigMode")
                 self._mig_mode(sheet)
+                self._kept_until = -math.inf
         self._utilization_known = False
         if sheet.gpu.mig_mode:
             rates = encoder = decoder = _UNDER_MIG
@@ -120,8 +147,6 @@ class GpuReader:
         ask = self._ask
         temperature = self._questions.ask("temperature", _temperature, self._handle)
         sheet.put("temperature_celsius", temperature, 0, 150)
-        limit = ask("nvmlDeviceGetEnforcedPowerLimit", keep=MINUTE)
-        sheet.put("enforced_power_limit_watts", limit, 1, _MOST_MILLIWATTS, _watts)
         limit_watts = sheet.gpu.enforced_power_limit_watts
         most = _MOST_MILLIWATTS if limit_watts is None else int(limit_watts * 2000)
         sheet.put("power_draw_watts", ask("nvmlDeviceGetPowerUsage"), 0, most, _watts)
@@ -136,42 +161,31 @@ class GpuReader:
         reasons = self._questions.ask("clock reasons", _clock_reasons, self._handle)
         sheet.put("clock_event_reasons", reasons, 0, 2**64 - 1, reason_words)
 
-    def _ecc(self, sheet: Sheet) -> None:
-        ecc_mode = _first(self._ask("nvmlDeviceGetEccMode", keep=MINUTE))
-        sheet.put("ecc_mode", ecc_mode, 0, 1, bool)
-        for period, counter, fields, keep in (
-            ("volatile", nvml.VOLATILE, nvml.FIELDS_ECC_VOLATILE, 0.0),
-            ("aggregate", nvml.AGGREGATE, nvml.FIELDS_ECC_AGGREGATE, MINUTE),
-        ):
-            for kind, count in self._ecc_counts(period, counter, fields, keep).items():
-                sheet.put(f"ecc_{period}_{kind}", count, 0, _MOST_ERRORS)
-
     def _ecc_counts(
-        self, period: str, counter: int, fields: tuple[int, ...], keep: float
-    ) -> dict[str, Any]:
-        """Return both counts, with one call where the driver offers that."""
-        both = self._questions.ask(
-            f"ecc {period}", nvml.field_values, self._handle, fields, keep=keep
-        )
-        if not isinstance(both, Unknown):
-            return dict(zip(("corrected", "uncorrected"), both, strict=True))
-        return {
-            kind: self._questions.ask(
-                f"ecc {period} {kind}",
-                nvml.call,
-                "nvmlDeviceGetTotalEccErrors",
-                self._handle,
-                error,
-                counter,
-                keep=keep,
-            )
-            for kind, error in (("corrected", nvml.CORRECTED), ("uncorrected", nvml.UNCORRECTED))
-        }
+        self,
+        sheet: Sheet,
+        questions: Questions,
+        period: str,
+        counter: int,
+        fields: tuple[int, ...],
+        keep: float = 0.0,
+    ) -> None:
+        """Set both counts of memory errors, with one call where the driver offers that."""
+        ask, handle = questions.ask, self._handle
+        both = ask(f"ecc {period}", nvml.field_values, handle, fields, keep=keep)
+        if isinstance(both, Unknown):
+            name = "nvmlDeviceGetTotalEccErrors"
+            both = [
+                ask(f"ecc {period} {error}", nvml.call, name, handle, error, counter, keep=keep)
+                for error in (nvml.CORRECTED, nvml.UNCORRECTED)
+            ]
+        sheet.put(f"ecc_{period}_corrected", both[0], 0, _MOST_ERRORS)
+        sheet.put(f"ecc_{period}_uncorrected", both[1], 0, _MOST_ERRORS)
 
     def _wear(self, sheet: Sheet) -> None:
         """Set what is known of broken memory, and what the driver asks for to recover the GPU."""
         fields = nvml.FIELDS_HEALTH
-        answer = self._questions.ask(
+        answer = self._seldom.ask(
             "wear", nvml.field_values, self._handle, tuple(fields.values()), keep=MINUTE
         )
         values = [answer] * len(fields) if isinstance(answer, Unknown) else answer
@@ -185,13 +199,13 @@ class GpuReader:
 
     def _modes(self, sheet: Sheet) -> None:
         """Set what only an administrator or the link's power saving changes."""
-        mode = self._ask("nvmlDeviceGetComputeMode", keep=MINUTE)
+        mode = self._ask_seldom("nvmlDeviceGetComputeMode")
         sheet.put("compute_mode", mode, 0, 3, _COMPUTE_MODES.__getitem__)
-        persistence = self._ask("nvmlDeviceGetPersistenceMode", keep=MINUTE)
+        persistence = self._ask_seldom("nvmlDeviceGetPersistenceMode")
         sheet.put("persistence_mode", persistence, 0, 1, bool)
-        generation = self._ask("nvmlDeviceGetCurrPcieLinkGeneration", keep=MINUTE)
+        generation = self._ask_seldom("nvmlDeviceGetCurrPcieLinkGeneration")
         sheet.put("pcie_generation", generation, 1, 20)
-        width = self._ask("nvmlDeviceGetCurrPcieLinkWidth", keep=MINUTE)
+        width = self._ask_seldom("nvmlDeviceGetCurrPcieLinkWidth")
         sheet.put("pcie_width", width, 1, 32)
 
     def _processes(self, gpu: Gpu, most_bytes: int, this: Round) -> None:

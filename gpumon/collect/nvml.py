@@ -221,17 +221,18 @@ def field_values(handle: object, fields: tuple[int, ...]) -> list[int | Unknown]
         return values
     found: list[int | Unknown] = []
     for value in values:
-        if value.nvmlReturn != 0:
-            found.append(_unknown(value.nvmlReturn))
-        elif value.valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
+        code, kind = value.nvmlReturn, value.valueType  # each look at a field takes its time
+        if code != 0:
+            found.append(_unknown(code))
+        elif kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
             found.append(int(value.value.uiVal))
-        elif value.valueType in (
+        elif kind in (
             pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG,
             pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
         ):
             found.append(int(value.value.ullVal))
         else:
-            found.append(Unknown(f"a whole number was expected, found type {value.valueType}"))
+            found.append(Unknown(f"a whole number was expected, found type {kind}"))
     failures = [value for value in found if isinstance(value, Unknown)]
     return failures[0] if len(failures) == len(found) else found
 

@@ -71,13 +71,15 @@ class Enricher:
         pids_are_ours: bool,
         accounts: Accounts | None = None,
         owners: Owners | None = None,
-        proc: str = "/proc",
+        proc: str = procfs.PROC,
     ) -> None:
         self._ours = pids_are_ours
         self._accounts = accounts or Accounts()
         self._owners = owners or Owners(self._accounts, proc=proc)
         self._proc = proc
         self._known: dict[int, _Known] = {}
+        self._lasting: set[int] = set()
+        """Pids of those that were there in the sample before, too."""
 
     def enrich(self, gpus: list[Gpu], now: Moment, errors: list[str]) -> None:
         """Fill the processes of all GPUs and instances; say in `errors` what holds for all."""
@@ -101,6 +103,10 @@ class Enricher:
                 self._known[pid] = known
             for row in same[1:]:
                 _copy(same[0], row)
+        lasting = self._known.keys() & before.keys()
+        if self._proc == procfs.PROC and lasting != self._lasting:
+            self._lasting = lasting
+            procfs.keep_open(f"{procfs.PROC}/{pid}/stat" for pid in lasting)
         for shown in lists:
             hide_owner_of_mps(shown or [])
 

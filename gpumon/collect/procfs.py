@@ -5,12 +5,16 @@ Errors are those of the file system; `processes.py` gives them their meaning.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+from collections.abc import Iterable
 
 import msgspec
 
 from gpumon.collect.deadline import Deadline
 
+PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -24,6 +28,11 @@ _COMMAND_LINE_BYTES = 16 * 1024
 _CGROUP_BYTES = 64 * 1024
 _ENVIRONMENT_BYTES = 128 * 1024
 _MOUNTS_BYTES = 1024 * 1024
+
+_MOST_KEPT = 512
+"""Open files; a process may have 1024 by default."""
+_kept: dict[str, int] = {}
+"""Descriptors by path, see `keep_open`."""
 
 _memory = Deadline(0.25, 16)
 """For what lies in the memory of processes: all that may be stuck costs a sample 4 s at most."""
@@ -174,7 +183,34 @@ def _read_memory(path: str, most: int) -> bytes:
     return _memory.call(path, lambda: _read(path, most))
 
 
+def keep_open(paths: Iterable[str]) -> None:
+    """Keep these files in folders of processes open, as far as that is allowed, and no others.
+
+    To open one takes longer than to read it. An open one belongs to its process and not to the pid:
+    it never shows another process, and says so when its own has ended.
+    """
+    wanted = set(paths)
+    for path in _kept.keys() - wanted:
+        os.close(_kept.pop(path))
+    for path in wanted - _kept.keys():
+        if len(_kept) >= _most_kept():
+            break
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            _kept[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _most_kept() -> int:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_KEPT if allowed == resource.RLIM_INFINITY else min(_MOST_KEPT, allowed // 2)
+
+
 def _read(path: str, most: int) -> bytes:
+    kept = _kept.get(path)
+    if kept is not None:
+        try:
+            return os.pread(kept, most, 0)
+        except ProcessLookupError:  # another process may have its pid by now
+            os.close(_kept.pop(path))
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, most)

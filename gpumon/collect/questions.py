@@ -46,6 +46,8 @@ class Questions:
         self._phase = phase
         self._kept: dict[str, tuple[float, Any]] = {}
         self.now = 0.0
+        self.good_until = math.inf
+        """Until when each of this round's answers would be the same, by what is kept."""
         self.asked = 0
         self.answered = 0
         """How many of this round's questions about the moment were asked, and were answered.
@@ -58,6 +60,7 @@ class Questions:
     def begin(self, now: float) -> None:
         """Begin a round at `now` (seconds, monotonic)."""
         self.now = now
+        self.good_until = math.inf
         self.asked = self.answered = 0
 
     def ask(self, key: str, question: Callable[..., Any], *args: object, keep: float = 0.0) -> Any:
@@ -68,6 +71,7 @@ class Questions:
         """
         kept = self._kept.get(key)
         if kept is not None and self.now < kept[0]:
+            self.good_until = min(self.good_until, kept[0])
             return kept[1]
         answer = question(*args)
         if isinstance(answer, Unknown):
@@ -80,9 +84,13 @@ class Questions:
         elif not keep:
             self.asked += 1
             self.answered += 1
+            self.good_until = self.now
+            return answer
+        due = self.now
         if keep:
-            first = self._phase if kept is None else 0.0
-            self._kept[key] = (self.now + keep + first, answer)
+            due += keep + (self._phase if kept is None else 0.0)
+            self._kept[key] = (due, answer)
+        self.good_until = min(self.good_until, due)
         return answer
 
     def forget(self, key: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import partial
 
 from gpumon.agent.app import binds, make_app
-from gpumon.agent.child import sampler_command
+from gpumon.agent.launch import sampler_command
 from gpumon.agent.supervisor import Supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.commands.pushing import make_pusher

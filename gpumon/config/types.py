@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path  # with what it imports it is a fortieth of `gpumon snapshot`
 
 
 class HostEntry(msgspec.Struct, kw_only=True, frozen=True):

@@ -22,7 +22,8 @@ from fake_nvml.scenario import Scenario, calls, environment, h100
 from http_serving import eventually
 
 from gpumon.agent.app import make_app
-from gpumon.agent.supervisor import Supervisor, take_one
+from gpumon.agent.supervisor import Supervisor
+from gpumon.agent.take_one import take_one
 from gpumon.http.server import Site, open_sockets, serve
 from gpumon.model import HostSnapshot, decode_snapshot
 from gpumon.summary import HostSummary, decode_summary

@@ -15,7 +15,7 @@ from metrics.promtool import complaints
 
 from gpumon.agent import metrics as module
 from gpumon.agent.app import make_app
-from gpumon.agent.metrics import CLOCK_REASONS, MOST_USERS
+from gpumon.agent.metrics import MOST_USERS
 from gpumon.config import Limits, MetricsConfig
 from gpumon.http.auth import Tokens
 from gpumon.http.server import Site
@@ -262,9 +262,3 @@ def test_it_is_closed_to_who_has_no_token():
         assert get(port, "/metrics").status == 401
         assert get(port, "/metrics", Authorization="Bearer wrong").status == 401
         assert get(port, "/metrics", Authorization="Bearer right").status == 200
-
-
-def test_the_words_for_lowered_clocks_are_those_of_the_driver():
-    from gpumon.collect import gpu as reader
-
-    assert CLOCK_REASONS == reader._CLOCK_EVENT_REASONS

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gpumon.agent.odd import MOST_FIELDS, OddValues
+from gpumon.agent.odd import MOST_FIELDS, OddValues, odd_fields
 from gpumon.model import Gpu, HostSnapshot
 
 
 def host(*unknown):
-    return HostSnapshot(gpus=[Gpu(index=i, unknown=fields) for i, fields in enumerate(unknown)])
+    gpus = [Gpu(index=i, unknown=fields) for i, fields in enumerate(unknown)]
+    return odd_fields(HostSnapshot(gpus=gpus))
 
 
 def test_values_out_of_range_are_counted_by_field_and_other_reasons_are_not():

@@ -79,6 +79,7 @@ def test_a_slow_sampler_is_never_asked_twice_at_a_time(tmp_path):
         ("garbage", r"the sampler answered at [\d:]+ with something that is no sample"),
         ("huge", r"the sampler answered at [\d:]+ with something that is no sample"),
         ("not JSON", r"the sampler answered at [\d:]+ with something that is no sample"),
+        ("twice", r"the sampler answered at [\d:]+ with something that is no sample"),
         ("close", r"the sampler closed its output at [\d:]+"),
     ],
 )

@@ -8,7 +8,8 @@ import time
 import pytest
 from agent_supervising import Plan
 
-from gpumon.agent.supervisor import take_one
+from gpumon.agent import take_one as module
+from gpumon.agent.take_one import take_one
 from gpumon.errors import CollectError
 
 
@@ -55,3 +56,58 @@ def test_when_every_gpu_hangs_it_still_ends_in_time(tmp_path):
     with pytest.raises(CollectError, match=r"GPU \d was being read"):
         take_one(4.0, command=plan.command)
     assert time.monotonic() - began < 4.0
+
+
+def test_who_waits_is_told_once_what_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.3)
+    told = []
+    plan = Plan(tmp_path, bad={"2": "hang"})
+    take_one(6.0, command=plan.command, notice=lambda *what: told.append(what))
+    [(gpu, seconds)] = told
+    assert gpu == 2
+    assert 4.0 < seconds < 5.9
+
+
+def test_who_waits_is_told_that_the_driver_as_a_whole_is_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.3)
+    told = []
+    plan = Plan(tmp_path, do="hang")
+    with pytest.raises(CollectError):
+        take_one(4.0, command=plan.command, notice=lambda *what: told.append(what))
+    assert [gpu for gpu, _ in told] == [None]
+
+
+def test_who_does_not_wait_long_is_told_nothing(tmp_path):
+    told = []
+    take_one(command=Plan(tmp_path).command, notice=lambda *what: told.append(what))
+    assert told == []
+
+
+def test_work_is_done_once_while_the_sampler_starts(tmp_path):
+    done = []
+    plan = Plan(tmp_path, bad={"1": "abort"})
+    take_one(command=plan.command, meanwhile=lambda: done.append(plan.asked()))
+    assert len(done) == 1
+    assert len(plan.pids()) == 2
+
+
+def test_a_program_that_can_not_be_started_is_told(tmp_path):
+    with pytest.raises(CollectError) as caught:
+        take_one(command=[str(tmp_path / "missing")])
+    assert str(caught.value) == "the sampler can't be started (No such file or directory)"
+
+
+def test_a_sampler_that_talks_without_end_is_no_trouble(tmp_path):
+    assert take_one(command=Plan(tmp_path, do="chatter").command).gpus[0].uuid == "GPU-0"
+
+
+def test_an_interrupt_leaves_no_sampler(tmp_path):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    plan = Plan(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        take_one(command=plan.command, meanwhile=interrupt)
+    for pid in plan.pids():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

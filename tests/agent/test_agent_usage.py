@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gpumon.agent.usage import Usage
+from gpumon.agent.usage import Usage, complete
 from gpumon.config import Limits
 from gpumon.model import Gpu, HostSnapshot, MigInstance, Process
 from gpumon.summary import summarize
@@ -39,7 +39,7 @@ class Agent:
         """Take one sample and let the interval pass."""
         snapshot = HostSnapshot(time=wall + self.now, gpus=list(gpus))
         summary = summarize(snapshot)
-        self.usage.add(snapshot, summary, self.now)
+        complete(snapshot, summary, self.usage.add(summary, self.now))
         for whole, short in zip(snapshot.gpus, summary.gpus, strict=True):
             assert (whole.unused_since, whole.free_since, whole.watched_since) == (
                 short.unused_since,

@@ -42,7 +42,7 @@ def test_payload_and_calls_have_a_row_for_each_size_and_a_budget_for_each_promis
     called = rows(done.stdout, "NVML calls and CPU per sample")
     assert [row[0] for row in called[1:]] == ["8 x 5", "8 x 40"]
     assert all(int(row[1]) > int(row[2]) > 0 for row in called[1:])  # the first asks more
-    assert len(rows(done.stdout, "Budgets")) == 1 + 6
+    assert len(rows(done.stdout, "Budgets")) == 1 + 4
 
 
 def test_answers_have_a_row_for_each_request_in_each_condition() -> None:

@@ -18,8 +18,9 @@ from fake_nvml.scenario import Scenario, environment, h100
 from owner_cgroups import hierarchy
 from owner_forms import CONTAINERS, DOCKER, ID, JOBS, POD, POD_
 
-from gpumon.agent.child import sampler_command
-from gpumon.agent.supervisor import Supervisor, take_one
+from gpumon.agent.launch import sampler_command
+from gpumon.agent.supervisor import Supervisor
+from gpumon.agent.take_one import take_one
 from gpumon.collect import moment, procfs
 from gpumon.collect.accounts import Accounts
 from gpumon.collect.owners import OwnerOptions, Owners

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import resource
 import shutil
 import subprocess
 import sys
@@ -508,3 +510,46 @@ def test_where_the_host_hides_other_users_processes_they_are_not_called_ended():
     assert (hidden.user, hidden.program, hidden.note) == (None, None, HIDDEN)
     assert hidden.gpu_memory_used_mib == 1
     assert (own.uid, own.note) == (NOBODY, None)
+
+
+# ---- Files that are kept open. ----
+
+
+def opened(pid):
+    """Return how many descriptors of this process are the stat of another one."""
+    folder = f"/proc/{os.getpid()}/fd"
+    links = []
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"{folder}/{name}"))
+    return links.count(f"/proc/{pid}/stat")
+
+
+def test_the_stat_of_a_known_process_stays_open_until_nobody_lists_it(enricher, sleeper):
+    look(enricher, sleeper)
+    assert opened(sleeper) == 0  # whoever asks once needs none
+    for _ in range(3):
+        assert look(enricher, sleeper).state == "sleeping"
+        assert opened(sleeper) == 1
+    enricher.enrich([Gpu(index=0, processes=[])], moment.now(), [])
+    assert opened(sleeper) == 0
+
+
+def test_an_open_stat_of_a_process_that_ended_is_not_believed(enricher, spawn):
+    process = spawn(["sleep", "600"])
+    for _ in range(2):
+        look(enricher, running(process))
+    assert opened(process.pid) == 1
+    process.kill()
+    process.wait()
+    assert look(enricher, process.pid).note == ENDED
+    assert opened(process.pid) == 0
+
+
+def test_no_more_files_are_kept_open_than_half_of_what_is_allowed(enricher, spawn, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (3, 3))
+    pids = [running(spawn(["sleep", "600"])) for _ in range(3)]
+    for kept in (0, 1, 1):
+        assert [row.state for row in look(enricher, *pids)] == ["sleeping"] * 3
+        assert sum(map(opened, pids)) == kept
+    enricher.enrich([Gpu(index=0, processes=[])], moment.now(), [])

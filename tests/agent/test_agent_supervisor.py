@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 from agent_supervising import Plan, drive, samples, shown, until
 
-from gpumon.agent import child
+from gpumon.agent import child, failures
 from gpumon.agent.supervisor import next_turn
 
 
@@ -90,7 +90,7 @@ def test_a_failure_is_told_in_words_while_the_last_sample_stays_and_ages(
     plan = Plan(tmp_path)
     supervisor = plan.supervisor()
 
-    advice = re.escape(child.HUNG if word.startswith("hang") else child.FAILED)
+    advice = re.escape(failures.HUNG if word.startswith("hang") else failures.FAILED)
     sentence = f"{sentence}; {advice}"
 
     async def scenario():
@@ -164,7 +164,7 @@ def test_a_program_that_can_not_be_started_is_told_and_tried_again(tmp_path):
     async def scenario():
         await until(lambda: supervisor.latest().restarts >= 2)
         assert supervisor.latest().sampler_error == (
-            f"the sampler can't be started (No such file or directory); {child.NOT_STARTED}"
+            f"the sampler can't be started (No such file or directory); {failures.NOT_STARTED}"
         )
 
     drive(supervisor, scenario)
@@ -306,7 +306,7 @@ def test_a_bad_gpu_costs_its_own_row_only(tmp_path, word, sentence):
         latest = supervisor.latest()
         assert latest.sampler_error is None
         bad = row(supervisor, 2)
-        advice = child.HUNG if word == "hang" else child.FAILED
+        advice = failures.HUNG if word == "hang" else failures.FAILED
         assert re.fullmatch(f"{sentence}; {re.escape(advice)}", bad.error)
         assert (bad.uuid, bad.name) == ("GPU-2", "Stub 9000")
         assert [gpu.error for gpu in shown(supervisor).gpus if gpu.index != 2] == [None] * 3

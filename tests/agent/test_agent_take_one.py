@@ -94,7 +94,9 @@ def test_work_is_done_once_while_the_sampler_starts(tmp_path):
 def test_a_program_that_can_not_be_started_is_told(tmp_path):
     with pytest.raises(CollectError) as caught:
         take_one(command=[str(tmp_path / "missing")])
-    assert str(caught.value) == "the sampler can't be started (No such file or directory)"
+    what, _, advice = str(caught.value).partition("; ")
+    assert what == "the sampler can't be started (No such file or directory)"
+    assert "TasksMax=" in advice
 
 
 def test_a_sampler_that_talks_without_end_is_no_trouble(tmp_path):

@@ -7,6 +7,7 @@ import argparse
 from gpumon.agent.app import binds, make_app
 from gpumon.agent.child import sampler_command
 from gpumon.agent.supervisor import Supervisor
+from gpumon.commands import liveness
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.config import Config
 from gpumon.config.loader import load
@@ -28,7 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     set_up_logging()
     supervisor = make_supervisor(config)
-    return run_daemon([agent_site(config, supervisor)], supervisor.run())
+    return run_daemon(
+        [agent_site(config, supervisor)],
+        supervisor.run(),
+        work=liveness.of_agent(supervisor.latest),
+    )
 
 
 def make_supervisor(config: Config) -> Supervisor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.poller import poll_forever
+from gpumon.commands import liveness
 from gpumon.commands.agent import make_supervisor
 from gpumon.commands.daemon import run_daemon, set_up_logging
 from gpumon.config import Config
@@ -31,10 +32,14 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = Fleet(config)
     sampled_here = any(entry.source == "self" for entry in config.hosts)
     supervisor = make_supervisor(config) if sampled_here else None
-    work: list[Coroutine[Any, Any, None]] = [poll_forever(fleet, config, supervisor=supervisor)]
+    background: list[Coroutine[Any, Any, None]] = [
+        poll_forever(fleet, config, supervisor=supervisor)
+    ]
     if supervisor is not None:
-        work.append(supervisor.run())
-    return run_daemon([web_site(config, fleet)], *work)
+        background.append(supervisor.run())
+    return run_daemon(
+        [web_site(config, fleet)], *background, work=liveness.of_server(len(config.hosts))
+    )
 
 
 def web_site(config: Config, fleet: Fleet) -> Site:

@@ -84,22 +84,22 @@ def look_at_python(module, faults):
     path = module.params["python"]
     cure = "set gpumon_python to a Python 3.10 or newer of this host"
     if not os.path.exists(path):
-        faults.append("%s is not there: install python3, or %s" % (path, cure))
+        faults.append(f"{path} is not there: install python3, or {cure}")
         return None, None
     status, out, err = module.run_command([path, "-I", "-c", PROBE])
     if status != 0 and "venv" in err:
-        faults.append("%s has no module venv: apt-get install python3-venv python3" % path)
+        faults.append(f"{path} has no module venv: apt-get install python3-venv python3")
         return None, None
     if status != 0:
         last = (err.strip() or "no words").splitlines()[-1]
-        faults.append("%s does not run (%s): %s" % (path, last, cure))
+        faults.append(f"{path} does not run ({last}): {cure}")
         return None, None
     version, arch = json.loads(out)
-    text = "%d.%d" % tuple(version)
+    text = "{}.{}".format(*version)
     if tuple(version) < OLDEST:
         faults.append(
-            "%s is Python %s, and gpumon needs 3.10 or newer (Debian 12, Ubuntu 22.04, RHEL 9 with "
-            "python3.11): upgrade the host, or %s" % (path, text, cure)
+            f"{path} is Python {text}, and gpumon needs 3.10 or newer (Debian 12, "
+            f"Ubuntu 22.04, RHEL 9 with python3.11): upgrade the host, or {cure}"
         )
         return None, None
     return text, arch
@@ -111,7 +111,7 @@ def look_at_disk(module, faults):
         folder = os.path.dirname(folder)
     free, wanted = shutil.disk_usage(folder).free >> 20, module.params["free_mib"]
     if free < wanted:
-        faults.append("%d MiB are free in %s and %d are needed: make room" % (free, folder, wanted))
+        faults.append(f"{free} MiB are free in {folder} and {wanted} are needed: make room")
 
 
 def look_at_ports(ports, faults):
@@ -122,8 +122,8 @@ def look_at_ports(ports, faults):
         ours = (service + ".service", *EARLIER)
         if holder is None or not any(unit in holder for unit in ours):
             faults.append(
-                "port %d, which %s needs, is taken by %s: stop that, or set another port "
-                "(gpumon_rpc_port, gpumon_web_port)" % (port, service, holder or "something unseen")
+                f"port {port}, which {service} needs, is taken by {holder or 'something unseen'}: "
+                "stop that, or set another port (gpumon_rpc_port, gpumon_web_port)"
             )
 
 
@@ -132,7 +132,7 @@ def wanted_ports(module, old_config):
     ports = {}
     for service, port in module.params["ports"].items():
         key, usual = USUAL[service]
-        old = re.search(r"^%s:\s*(\d+)\s*(#|$)" % key, old_config, re.MULTILINE)
+        old = re.search(rf"^{key}:\s*(\d+)\s*(#|$)", old_config, re.MULTILINE)
         ports[service] = int(port or (old and old.group(1)) or usual)
     return ports
 
@@ -154,7 +154,7 @@ def holder_of(port):
         for line in read(table).splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                sockets.add("socket:[%s]" % fields[9])
+                sockets.add(f"socket:[{fields[9]}]")
     for link in glob.glob("/proc/[0-9]*/fd/*"):
         try:
             found = os.readlink(link) in sockets
@@ -162,11 +162,11 @@ def holder_of(port):
             continue
         if found:
             pid = link.split("/")[2]
-            name = read("/proc/%s/comm" % pid).strip()
-            paths = [line.split(":", 2)[2] for line in read("/proc/%s/cgroup" % pid).splitlines()]
+            name = read(f"/proc/{pid}/comm").strip()
+            paths = [line.split(":", 2)[2] for line in read(f"/proc/{pid}/cgroup").splitlines()]
             parts = [part for path in paths for part in path.split("/")]
             units = [part for part in parts if part.endswith(".service")]
-            return "%s (process %s%s)" % (name, pid, ", " + units[-1] if units else "")
+            return "{} (process {}{})".format(name, pid, ", " + units[-1] if units else "")
     return None
 
 
@@ -188,7 +188,7 @@ def earlier_tools(module):
         ):
             continue
         for question in ("is-active", "is-enabled"):
-            status, out, _err = module.run_command(["systemctl", question, unit])
+            status, _out, _err = module.run_command(["systemctl", question, unit])
             if status == 0 and unit not in found[kind]:
                 found[kind].append(unit)
     return found
@@ -217,7 +217,7 @@ def main():
     look_at_ports(ports, faults)
     for command, cure in module.params["commands"].items():
         if module.get_bin_path(command) is None:
-            faults.append("the program %s is not there: %s" % (command, cure))
+            faults.append(f"the program {command} is not there: {cure}")
     module.exit_json(
         changed=False,
         faults=faults,

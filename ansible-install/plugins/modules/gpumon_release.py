@@ -81,7 +81,7 @@ class Release:
         except (OSError, ValueError):
             return "it is not there, or half done"
         if not set(self.extras) <= set(made_with["extras"]):
-            return "it lacks libraries of: %s" % ", ".join(self.extras)
+            return "it lacks libraries of: {}".format(", ".join(self.extras))
         if version_of(self.module, self.python) != version_of(
             self.module, self.module.params["python"]
         ):
@@ -98,13 +98,13 @@ class Release:
             with tarfile.open(self.module.params["archive"]) as archive:
                 for entry in archive.getmembers():
                     if not entry.isfile() or os.path.dirname(entry.name) != "wheels":
-                        raise ValueError("%s does not belong into a release" % entry.name)
+                        raise ValueError(f"{entry.name} does not belong into a release")
                     with open(os.path.join(folder, entry.name), "wb") as file:
                         shutil.copyfileobj(archive.extractfile(entry), file)
             self._run(self.module.params["python"], "-I", "-m", "venv", "--without-pip", self.path)
             pip = os.path.join(glob.glob(os.path.join(wheels, "pip-*.whl"))[0], "pip")
-            wanted = "gpumon-cluster%s==%s" % (
-                "[%s]" % ",".join(self.extras) if self.extras else "",
+            wanted = "gpumon-cluster{}=={}".format(
+                "[{}]".format(",".join(self.extras)) if self.extras else "",
                 self.module.params["version"],
             )
             self._run(
@@ -119,7 +119,7 @@ class Release:
         status, out, err = self.module.run_command(list(command), cwd="/")
         if status != 0:
             last = ((err or out).strip() or "no words").splitlines()[-1]
-            raise ValueError("%s failed: %s" % (os.path.basename(command[-1]), last))
+            raise ValueError(f"{os.path.basename(command[-1])} failed: {last}")
 
     def superfluous(self):
         """Return the releases and archives that nothing points to."""
@@ -162,14 +162,14 @@ def main():
     os.umask(0o022)  # the service's user must be able to read it, whatever root's umask
     release = Release(module)
     reason = release.state()
-    diff = {"before": "", "after": "%s\n" % release.path if reason else ""}
+    diff = {"before": "", "after": f"{release.path}\n" if reason else ""}
     removed = release.superfluous() if reason else []
     if reason and not module.check_mode:
         try:
             release.make()
         except (OSError, ValueError, LookupError, tarfile.TarError) as error:
             shutil.rmtree(release.path, ignore_errors=True)
-            module.fail_json(msg="the release %s can't be installed: %s" % (release.path, error))
+            module.fail_json(msg=f"the release {release.path} can't be installed: {error}")
         for path in removed:
             if os.path.isdir(path):
                 shutil.rmtree(path)

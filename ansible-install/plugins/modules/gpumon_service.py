@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Switches a service of gpumon to a release, asks whether it is well, and goes back if it is not."""
+"""Switches a service to a release, asks whether it is well, and goes back if it is not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ reasons:
   type: list
   elements: str
 report:
-  description: Release, version, whether it is active, enabled and well, GPUs, days of the certificate.
+  description: Release, version, whether active, enabled and well, GPUs, days of the certificate.
   returned: always
   type: dict
 """
@@ -116,7 +116,7 @@ class Service:
         self.module = module
         self.params = module.params
         self.name = module.params["name"]
-        self.unit = "gpumon-%s.service" % self.name
+        self.unit = f"gpumon-{self.name}.service"
         self.unit_file = os.path.join(UNITS, self.unit)
         self.dropin = os.path.join(UNITS, self.unit + ".d", "site.conf")
         self.trial = os.path.join("/run/systemd/system", self.unit + ".d", "trial.conf")
@@ -147,7 +147,7 @@ class Service:
     def reasons(self):
         """Return why it has to be started anew, in words."""
         want, had = self.fingerprint(), self.last_good()
-        found = ["%s changed" % name for name in want if want[name] != had.get(name)]
+        found = [f"{name} changed" for name in want if want[name] != had.get(name)]
         if os.path.realpath(self.link) != self.params["release"]:
             found.append("another release is linked")
         if not self.is_active():
@@ -156,10 +156,10 @@ class Service:
             try:
                 self.ask("/healthz")
             except Sick as sick:
-                found.append("it is not well: %s" % sick)
+                found.append(f"it is not well: {sick}")
         if not self.is_enabled():
             found.append("it does not start at boot")
-        found += ["%s is in its place" % unit for unit in self.earlier()]
+        found += [f"{unit} is in its place" for unit in self.earlier()]
         return found
 
     def earlier(self):
@@ -203,13 +203,13 @@ class Service:
             finally:
                 stream.close()
         except (OSError, http.client.HTTPException) as error:
-            raise Sick("port %d of %s does not answer: %s" % (port, address, error)) from error
+            raise Sick(f"port {port} of {address} does not answer: {error}") from error
         if answer.status != 200:
-            raise Sick("%s answers %d: %s" % (path, answer.status, body[:200].decode("latin-1")))
+            raise Sick(f"{path} answers {answer.status}: {body[:200].decode('latin-1')}")
         try:
             return json.loads(body)
         except ValueError as error:
-            raise Sick("%s does not answer in JSON" % path) from error
+            raise Sick(f"{path} does not answer in JSON") from error
 
     def tls(self):
         etc = self.params["etc"]
@@ -250,7 +250,7 @@ class Service:
         except Sick as sick:
             words = self.last_words()
             back = self.go_back(was, earlier)
-            raise Sick("%s. %s%s" % (sick, back, words)) from sick
+            raise Sick(f"{sick}. {back}{words}") from sick
         for unit in earlier:
             self.do("disable", "--no-reload", unit)
         if was not in (None, self.params["release"]):
@@ -277,7 +277,7 @@ class Service:
         self.ask("/healthz", port)
         seen = self.gpus(port)
         if before is not None and (seen is None or seen < before):
-            raise Sick("it sees %s GPUs, and there were %d before" % (seen, before))
+            raise Sick(f"it sees {seen} GPUs, and there were {before} before")
         time.sleep(STEADY_SECONDS)
         if pid == "0" or self.main_pid() != pid:
             raise Sick("it does not stay alive")
@@ -293,7 +293,7 @@ class Service:
         variable = {"agent": "GPUMON_RPC_PORT", "web": "GPUMON_WEB_PORT"}[self.name]
         os.makedirs(os.path.dirname(self.trial), exist_ok=True)
         with open(self.trial, "w") as file:
-            file.write("[Service]\nEnvironment=%s=%d\n" % (variable, port))
+            file.write(f"[Service]\nEnvironment={variable}={port}\n")
         try:
             self.do("daemon-reload")
             self.run_and_watch(None, port)
@@ -312,8 +312,8 @@ class Service:
             self.systemctl("disable", "--no-reload", "--now", self.unit)
             for unit in earlier:
                 self.systemctl("start", unit)
-            kept = "; %s runs again" % ", ".join(earlier) if earlier else ""
-            return "There is no earlier state to go back to, so %s is stopped%s" % (self.unit, kept)
+            kept = "; {} runs again".format(", ".join(earlier)) if earlier else ""
+            return f"There is no earlier state to go back to, so {self.unit} is stopped{kept}"
         for number, path in enumerate(self.files()):
             copy = os.path.join(self.good, str(number))
             if os.path.exists(copy):
@@ -325,8 +325,8 @@ class Service:
         try:
             self.run_and_watch(None)
         except Sick as sick:
-            return "Going back to %s did not help: %s" % (had["release"], sick)
-        return "It runs from %s again, as before" % had["release"]
+            return "Going back to {} did not help: {}".format(had["release"], sick)
+        return "It runs from {} again, as before".format(had["release"])
 
     def keep(self):
         """Remember what it was started with, so that a later start can go back to it."""
@@ -358,21 +358,26 @@ class Service:
         status, words = self.systemctl(*arguments)
         if status != 0:
             first = (words or "no words").splitlines()[0]
-            raise Sick("systemctl %s failed: %s" % (" ".join(arguments), first))
+            raise Sick("systemctl {} failed: {}".format(" ".join(arguments), first))
 
     def last_words(self):
         """Return the service's last lines in the journal."""
         command = ["journalctl", "--no-pager", "-o", "cat", "-n", "6", "-u", self.unit]
         status, out, _err = self.module.run_command(command)
         lines = [line.strip() for line in out.splitlines() if line.strip()]
-        return ". Its last words: %s" % " | ".join(lines) if status == 0 and lines else ""
+        return ". Its last words: {}".format(" | ".join(lines)) if status == 0 and lines else ""
 
     def remove(self):
         """Take the service off this host. Return whether there was anything."""
         there = [
             path
-            for path in (self.unit_file, os.path.dirname(self.dropin), self.link, self.previous)
-            + (self.good,)
+            for path in (
+                self.unit_file,
+                os.path.dirname(self.dropin),
+                self.link,
+                self.previous,
+                self.good,
+            )
             if os.path.lexists(path)
         ]
         if not there or self.module.check_mode:
@@ -418,7 +423,7 @@ def digest(path):
             content = hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None
-    return "%s %o %d:%d" % (content, status.st_mode, status.st_uid, status.st_gid)
+    return f"{content} {status.st_mode:o} {status.st_uid}:{status.st_gid}"
 
 
 def link(target, name):
@@ -478,13 +483,13 @@ def main():
         if module.params["state"] == "absent":
             module.exit_json(changed=service.remove())
         reasons = service.reasons()
-        diff = {"before": "", "after": "".join("start anew: %s\n" % why for why in reasons)}
+        diff = {"before": "", "after": "".join(f"start anew: {why}\n" for why in reasons)}
         if reasons and not module.check_mode:
             service.start()
     except Sick as sick:
-        module.fail_json(msg="%s is not well: %s" % (service.unit, sick))
+        module.fail_json(msg=f"{service.unit} is not well: {sick}")
     except OSError as error:
-        module.fail_json(msg="%s can't be changed: %s" % (service.unit, error))
+        module.fail_json(msg=f"{service.unit} can't be changed: {error}")
     told = {} if module.check_mode else service.report()
     module.exit_json(changed=bool(reasons), reasons=reasons, diff=diff, report=told)
 

@@ -67,7 +67,7 @@ def build_wheel(source: Path, out: Path) -> Path:
     if source.is_file():
         return Path(shutil.copy(source, out))
     with tempfile.TemporaryDirectory() as folder:
-        # Not in the source's own folder: setuptools would leave its traces there, and find old ones.
+        # Not in the source's own folder: setuptools leaves traces there, and finds old ones.
         for path in _files(source):
             there = Path(folder) / path.relative_to(source)
             there.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ class Secrets:
             if not lasts(certificate, CA_WARN_DAYS):
                 self.warnings.append(
                     f"the authority {certificate} ends within {CA_WARN_DAYS} days: move ca.key and "
-                    "ca.crt away in a maintenance window and run again; all certificates are made anew"
+                    "ca.crt away in a maintenance window and run again; all certificates become new"
                 )
             return
         if key.exists() and any(self.folder.glob("hosts/*.crt")):
@@ -194,7 +194,7 @@ def is_address(text: str) -> bool:
 
 
 def names_of(text: str) -> dict[str, list[str]]:
-    """Return what is asked for on stdin, with names that can be file names and certificate names."""
+    """Return what is asked for on stdin. Names must do as file names and in certificates."""
     asked = json.loads(text)
     for name, names in asked.items():
         for entry in [name, *names]:

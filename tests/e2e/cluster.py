@@ -22,9 +22,11 @@ INSTALL = REPOSITORY / "ansible-install"
 BUILD_RELEASE = INSTALL / "roles/gpumon/files/build_release.py"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "gpumon")
 FAKE = "/opt/fake-nvml"
-DROPIN = (
-    f"[Service]\nEnvironment=LD_LIBRARY_PATH={FAKE} FAKE_NVML_SCENARIO={FAKE}/gpus.scenario\n"
-)
+DROPIN = f"""[Service]
+Environment=LD_LIBRARY_PATH={FAKE} FAKE_NVML_SCENARIO={FAKE}/gpus.scenario
+# The hosts of the lab have pid namespaces of their own, and the fake driver speaks of their pids.
+Environment=GPUMON_PIDS_ARE_MINE=1
+"""
 PAGE = "gpus.lab"
 
 
@@ -40,9 +42,11 @@ class Cluster:
         self.releases = BUILD / "releases"
         self.inventory = self.folder / "hosts"
         self.write_inventory()
+        for host in self.agents.values():
+            self.give_gpus(host)
 
-    def write_inventory(self, *, host_lines: dict[str, str] | None = None) -> None:
-        more = host_lines or {}
+    def write_inventory(self, **more: str) -> None:
+        """Write it; `more` has further variables by host."""
         lines = ["[webserver]", f"web1 ansible_host={self.web.address} {more.get('web1', '')}"]
         lines += ["", "[rpcservers]"]
         for name, host in self.agents.items():
@@ -97,8 +101,14 @@ class Cluster:
         """Make the archive where there is a network: within the lab there is none."""
         version = self.web.ask("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         done = subprocess.run(
-            [sys.executable, str(BUILD_RELEASE), str(source), str(self.releases)]
-            + ["--python", version],
+            [
+                sys.executable,
+                str(BUILD_RELEASE),
+                str(source),
+                str(self.releases),
+                "--python",
+                version,
+            ],
             capture_output=True,
             text=True,
             timeout=300,
@@ -113,7 +123,9 @@ class Cluster:
         for number, node in ((255, "nvidiactl"), (0, "nvidia0"), (1, "nvidia1")):
             host.ask("mknod", "-m", "666", f"/dev/{node}", "c", "195", str(number))
         (host.root / FAKE.lstrip("/")).mkdir()
-        shutil.copy(library() / "libnvidia-ml.so.1", host.root / FAKE.lstrip("/") / "libnvidia-ml.so.1")
+        shutil.copy(
+            library() / "libnvidia-ml.so.1", host.root / FAKE.lstrip("/") / "libnvidia-ml.so.1"
+        )
         self.set_jobs(host, {})
 
     def start_job(self, host: Host, user: str) -> int:
@@ -124,7 +136,8 @@ class Cluster:
 
     def set_jobs(self, host: Host, pids: dict[int, int]) -> None:
         """Let the driver say which pid is on which GPU."""
-        scenario = Scenario(gpus=[rtx(0), rtx(1)])
+        number = int(host.address.rpartition(".")[2])
+        scenario = Scenario(gpus=[rtx(2 * number), rtx(2 * number + 1)])
         for gpu, pid in pids.items():
             scenario.process(gpu, pid=pid, memory_mib=2048, sm=70)
         path = host.root / FAKE.lstrip("/") / "gpus.scenario"

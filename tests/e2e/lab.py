@@ -157,7 +157,11 @@ class Host:
         self._watcher.start()
 
     def _boot(self) -> None:
-        for namespace, link in ((self.netns, "lo"), (self.netns, "eth0"), (self.lab.tag, self.port)):
+        for namespace, link in (
+            (self.netns, "lo"),
+            (self.netns, "eth0"),
+            (self.lab.tag, self.port),
+        ):
             run("ip", "-n", namespace, "link", "set", link, "up")
         self.groups = make_cgroups(self.netns)
         (self.folder / "cgroups").write_text("".join(f"{group}\n" for group in self.groups))

@@ -72,8 +72,16 @@ def tree(suite: str) -> Path:
         f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "locale", "doc", "info")
     ]
     _run(
-        ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", *excluded]
-        + [suite, str(new), str(sources)],
+        [
+            "mmdebstrap",
+            "--quiet",
+            "--variant=minbase",
+            f"--include={PACKAGES}",
+            *excluded,
+            suite,
+            str(new),
+            str(sources),
+        ],
         seconds=600,
     )
     init = new / "usr/local/sbin/gpumon-lab-init"

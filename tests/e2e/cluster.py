@@ -28,6 +28,14 @@ Environment=LD_LIBRARY_PATH={FAKE} FAKE_NVML_SCENARIO={FAKE}/gpus.scenario
 Environment=GPUMON_PIDS_ARE_MINE=1
 """
 PAGE = "gpus.lab"
+OLD_UNIT = """[Unit]
+Description=An earlier tool
+[Service]
+ExecStart=/usr/bin/python3 -m http.server {port}
+WorkingDirectory=/tmp
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 class Cluster:
@@ -71,7 +79,6 @@ class Cluster:
         command += [book, *arguments, "-e", json.dumps(given)]
         env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
         env |= {"ANSIBLE_CONFIG": str(INSTALL / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-        env |= {n: v for n, v in os.environ.items() if n.startswith("ANSIBLE_CALLBACK")}
         env |= {"ANSIBLE_HOME": str(self.folder / "ansible"), "LANG": "C.UTF-8"}
         began = time.monotonic()
         done = subprocess.run(
@@ -100,15 +107,9 @@ class Cluster:
     def make_release(self, source: Path = REPOSITORY) -> None:
         """Make the archive where there is a network: within the lab there is none."""
         version = self.web.ask("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+        command = [sys.executable, str(BUILD_RELEASE), str(source), str(self.releases)]
         done = subprocess.run(
-            [
-                sys.executable,
-                str(BUILD_RELEASE),
-                str(source),
-                str(self.releases),
-                "--python",
-                version,
-            ],
+            [*command, "--python", version],
             capture_output=True,
             text=True,
             timeout=300,
@@ -204,3 +205,18 @@ class Played:
                 rf"^(\S+)\s+: .*\b{word}=(\d+)", self.output, re.MULTILINE
             )
         }
+
+
+def install_old_tool(host: Host, unit: str, port: int) -> None:
+    """Let something run on a host as a unit of an earlier tool."""
+    host.write(f"/etc/systemd/system/{unit}.service", OLD_UNIT.format(port=port))
+    host.ask("systemctl", "enable", "--now", unit)
+
+
+def break_the_agent(folder: Path) -> None:
+    """Change a copy of the source: its agent ends as soon as it is started."""
+    (folder / "gpumon/version.py").write_text('__version__ = "99.2.0"\n')
+    agent = folder / "gpumon/commands/agent.py"
+    text = agent.read_text()
+    assert "    set_up_logging()\n" in text
+    agent.write_text(text.replace("    set_up_logging()\n", "    raise SystemExit('sick')\n", 1))

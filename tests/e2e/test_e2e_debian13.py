@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, break_the_agent, install_old_tool
 from e2e.traces import mentions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -18,9 +18,17 @@ def test_a_cluster_on_debian_13_is_installed_stays_as_it_is_and_goes_without_tra
     cluster.give_gpus(cluster.web)
     cluster.agents["web1"] = cluster.web
     cluster.write_inventory()
-    played = cluster.play("main.yml")
-    assert played.ok, played.output
     host = cluster.agents["rpc1"]
+    install_old_tool(host, "gpumonitor-rpc", 8043)
+    played = cluster.play("main.yml", gpumon_source=str(cluster.source("broken", break_the_agent)))
+    assert not played.ok
+    assert "gpumonitor-rpc.service runs again" in played.output, played.output
+    assert host.ask("systemctl", "is-active", "gpumonitor-rpc") == "active"
+    assert host.ask("systemctl", "is-enabled", "gpumonitor-rpc") == "enabled"
+    assert host.run("systemctl", "is-active", "gpumon-agent").stdout.strip() == "inactive"
+
+    played = cluster.play("main.yml")  # and this run repairs it
+    assert played.ok, played.output
     cluster.set_jobs(host, {1: cluster.start_job(host, "alice")})
     cluster.wait_until_fresh("web1", "rpc1")
     cluster.wait_for(

@@ -125,11 +125,13 @@ def test_earlier_tools_are_retired_only_after_the_new_services_answer(cluster: C
         ("web1", "gpumonitor-web", "gpumon-web"),
     ):
         host = cluster.lab.hosts[name]
-        told = host.ask("journalctl", "-b", "-o", "cat", "_PID=1", "-u", old, "-u", new)
-        lines = told.splitlines()
-        began = next(i for i, line in enumerate(lines) if line.startswith(f"Started {new}"))
-        ended = next(i for i, line in enumerate(lines) if line.startswith(f"Stopped {old}"))
-        assert began < ended, told
+        told = host.ask(
+            "journalctl", "-b", "-o", "cat", "_PID=1", "-u", old, "-u", new, "-u", f"{new}-trial"
+        )
+        words = [f"Started {new}-trial", f"Stopped {old}", f"Started {new}.service"]
+        places = [told.find(word) for word in words]
+        assert -1 not in places, told
+        assert places == sorted(places), told
         assert host.run("systemctl", "is-enabled", old).stdout.strip() == "disabled"
         assert (host.root / "etc/systemd/system" / f"{old}.service").exists(), "it is kept"
     assert (cluster.web.root / "home/gpumonitor/config.yml").read_text() == OLD_CONFIG
@@ -182,6 +184,17 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(cluster: Cluster) -> 
     assert main_pids(cluster) == pids
     assert reloads(cluster.web) == before
     assert unchanged(cluster.play("main.yml", "--check", "--diff"))
+
+
+def test_a_changed_setting_restarts_its_service_and_no_other(cluster: Cluster) -> None:
+    before = main_pids(cluster)
+    cluster.write_inventory(rpc5='gpumon_config={"agent":{"sample_interval":3}}')
+    played = cluster.play("main.yml", "--limit", "localhost,rpc5,rpc1")
+    cluster.write_inventory()
+    assert played.ok, played.output
+    assert played.count("changed")["rpc5"] == 2, "the file, and the restart"
+    assert played.count("changed")["rpc1"] == 0
+    assert [name for name, pid in main_pids(cluster).items() if pid != before[name]] == ["rpc5"]
 
 
 def test_a_killed_agent_is_back_by_itself(cluster: Cluster) -> None:

@@ -36,6 +36,7 @@ SETUP = f"""
 set -e
 useradd -m -s /bin/bash {LOGIN}
 echo '{LOGIN} ALL=(ALL) NOPASSWD:ALL' > /etc/sudoers.d/{LOGIN}
+echo 'Defaults umask=0027, umask_override' >> /etc/sudoers.d/{LOGIN}
 chmod 440 /etc/sudoers.d/{LOGIN}
 install -d -m 700 -o {LOGIN} -g {LOGIN} /home/{LOGIN}/.ssh
 useradd -m alice

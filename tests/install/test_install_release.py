@@ -41,6 +41,8 @@ def test_an_archive_holds_all_that_another_python_needs_and_is_made_once(tmp_pat
     assert "exceptiongroup" in wheels, (
         "only Python before 3.11 needs it, and the controller is newer"
     )
+    assert "nvidia_ml_py" in wheels
+    assert "pynvml" not in wheels, "another package brings a module of the same name"
     assert any("cp310" in name for name in names)
     assert not any("cp311" in name for name in names)
     again = built(tmp_path, "--python", "3.10")

@@ -10,8 +10,8 @@ description:
   - The service is started anew only when its release, its unit or one of its files differs from
     what it was started with, when it is not running, or when it does not answer. systemd reads its
     units anew only when a unit has changed.
-  - After a start the service has to answer on /healthz, and an agent has to see as many GPUs as
-    before. Else release, unit and files of the last good start are put back and started.
+  - After a start the service has to answer on /healthz and to stay alive, an agent has to see as
+    many GPUs as before, and a server some host when it saw some before. Else release, unit and files of the last good start are put back and started.
   - Units of earlier tools are stopped and disabled when the new service answers, not before.
 options:
   name:
@@ -119,7 +119,7 @@ class Service:
         self.unit = f"gpumon-{self.name}.service"
         self.unit_file = os.path.join(UNITS, self.unit)
         self.dropin = os.path.join(UNITS, self.unit + ".d", "site.conf")
-        self.trial = os.path.join("/run/systemd/system", self.unit + ".d", "trial.conf")
+        self.trial = f"gpumon-{self.name}-trial.service"
         self.link = os.path.join(self.params["root"], self.name)
         self.previous = self.link + ".previous"
         self.good = os.path.join(self.params["root"], ".good-" + self.name)
@@ -224,20 +224,20 @@ class Service:
         except OSError:
             return {}
 
-    def gpus(self, port=None):
-        """Return how many GPUs an agent can read; None: not known, or not an agent."""
-        if self.name != "agent":
-            return None
+    def seen(self):
+        """Return how many GPUs an agent can read, how many hosts a server has fresh; None: unknown."""
         try:
-            return sum(gpu["error"] is None for gpu in self.ask("/snapshot.json", port)["gpus"])
-        except (Sick, LookupError, TypeError):
+            if self.name == "web":
+                return int(self.ask("/healthz")["hosts_fresh"])
+            return sum(gpu["error"] is None for gpu in self.ask("/snapshot.json")["gpus"])
+        except (Sick, LookupError, TypeError, ValueError):
             return None
 
     # ---- Changing it. ----
 
     def start(self):
         """Switch, start, ask; go back and raise Sick where it is not well."""
-        before = self.gpus() if self.is_active() else None
+        before = self.seen() if self.is_active() else None
         was = os.path.realpath(self.link) if os.path.islink(self.link) else None
         earlier = self.earlier()
         try:
@@ -257,27 +257,37 @@ class Service:
             link(was, self.previous)
         self.keep()
 
-    def run_and_watch(self, before, port=None):
+    def run_and_watch(self, before):
         self.read_units()
         self.do("enable", "--no-reload", self.unit)
         self.do("restart", self.unit)
+        self.patiently(lambda: self.watch(before))
+
+    def patiently(self, question):
+        """Ask until it does not raise Sick, or patience ends."""
         deadline = time.monotonic() + self.params["patience"]
         while True:
             try:
-                self.watch(before, port)
+                question()
                 return
             except Sick:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.5)
 
-    def watch(self, before, port):
-        """Raise Sick where it is not well, does not stay so, or sees fewer GPUs than before."""
+    def watch(self, before):
+        """Raise Sick where it is not well, does not stay so, or sees less than before.
+
+        An agent has to see as many GPUs as before. Hosts come and go, so a server that saw any has
+        to see any.
+        """
         pid = self.main_pid()
-        self.ask("/healthz", port)
-        seen = self.gpus(port)
-        if before is not None and (seen is None or seen < before):
-            raise Sick(f"it sees {seen} GPUs, and there were {before} before")
+        self.ask("/healthz")
+        seen = self.seen()
+        wanted = min(before or 0, 1) if self.name == "web" else before or 0
+        if (seen or 0) < wanted:
+            what = {"agent": "GPUs that answer", "web": "fresh hosts"}[self.name]
+            raise Sick(f"it has {seen or 'no'} {what}, and there were {before} before")
         time.sleep(STEADY_SECONDS)
         if pid == "0" or self.main_pid() != pid:
             raise Sick("it does not stay alive")
@@ -286,24 +296,30 @@ class Service:
         return self.systemctl("show", "--value", "--property=MainPID", self.unit)[1]
 
     def try_beside(self):
-        """Start it on a port of its own beside what it replaces, until it is well."""
+        """Run it on a port of its own beside what it replaces, until it answers.
+
+        As a unit that exists in memory only: systemd needs to read nothing anew for it.
+        """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         variable = {"agent": "GPUMON_RPC_PORT", "web": "GPUMON_WEB_PORT"}[self.name]
-        os.makedirs(os.path.dirname(self.trial), exist_ok=True)
-        with open(self.trial, "w") as file:
-            file.write(f"[Service]\nEnvironment={variable}={port}\n")
+        user = {"agent": "gpumon", "web": "gpumon-web"}[self.name]
+        python = os.path.join(self.params["release"], "bin", "python")
+        config = os.path.join(self.params["etc"], "config.yml")
+        command = ["systemd-run", "--quiet", "--collect", "--unit", self.trial]
+        command += ["-p", "User=" + user, "-p", "Group=gpumon", "-p", "NoNewPrivileges=yes"]
+        command += ["--setenv", f"{variable}={port}"]
+        command += [python, "-I", "-m", "gpumon", self.name, "--config", config]
+        status, out, err = self.module.run_command(command)
+        if status != 0:
+            raise Sick(f"it could not be tried: {(err or out).strip()}")
         try:
-            self.do("daemon-reload")
-            self.run_and_watch(None, port)
+            self.patiently(lambda: self.ask("/healthz", port))
+        except Sick as sick:
+            raise Sick(f"beside the earlier tool, on port {port}: {sick}") from sick
         finally:
-            self.end_trial()
-
-    def end_trial(self):
-        if os.path.exists(self.trial):
-            shutil.rmtree(os.path.dirname(self.trial))
-            self.do("daemon-reload")
+            self.systemctl("stop", self.trial)
 
     def go_back(self, was, earlier):
         """Put back what was good, and return what came of it in a sentence."""
@@ -362,7 +378,8 @@ class Service:
 
     def last_words(self):
         """Return the service's last lines in the journal."""
-        command = ["journalctl", "--no-pager", "-o", "cat", "-n", "6", "-u", self.unit]
+        command = ["journalctl", "--no-pager", "-o", "cat", "-n", "6"]
+        command += ["-u", self.unit, "-u", self.trial]
         status, out, _err = self.module.run_command(command)
         lines = [line.strip() for line in out.splitlines() if line.strip()]
         return ". Its last words: {}".format(" | ".join(lines)) if status == 0 and lines else ""
@@ -382,7 +399,6 @@ class Service:
         ]
         if not there or self.module.check_mode:
             return bool(there)
-        self.end_trial()
         unit_was_there = os.path.exists(self.unit_file)
         if unit_was_there:
             self.do("disable", "--no-reload", "--now", self.unit)
@@ -391,9 +407,9 @@ class Service:
                 shutil.rmtree(path)
             else:
                 os.unlink(path)
-        if unit_was_there:
+        if self.systemctl("show", "--value", "--property=LoadState", self.unit)[1] == "loaded":
             self.do("daemon-reload")
-            self.systemctl("reset-failed", self.unit)
+        self.systemctl("reset-failed", self.unit)
         return True
 
     def report(self):
@@ -410,7 +426,7 @@ class Service:
                 told["well"] = "yes"
             except Sick as sick:
                 told["well"] = str(sick)
-            told["gpus"] = self.gpus()
+            told["gpus"] = self.seen() if self.name == "agent" else None
         told["certificate_days"] = days_left(os.path.join(self.params["etc"], "host.crt"))
         return told
 

@@ -85,10 +85,8 @@ def test_one_command_makes_a_cluster_of_bare_hosts(cluster: Cluster) -> None:
             for line in secret.read_text().splitlines():
                 assert line.startswith("-----") or line not in played.output, "a secret is shown"
     cluster.wait_until_fresh()
-    for name in ("rpc3", "rpc4", "rpc5"):
-        assert reloads(cluster.lab.hosts[name]) == before[name], (
-            "nothing to read anew on a bare host"
-        )
+    for name, host in cluster.lab.hosts.items():
+        assert reloads(host) == before[name], "containers may run there: nothing is read anew"
 
 
 def test_the_page_shows_each_gpu_with_its_owner_over_https(cluster: Cluster) -> None:
@@ -188,7 +186,7 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(cluster: Cluster) -> 
 
 def test_a_changed_setting_restarts_its_service_and_no_other(cluster: Cluster) -> None:
     before = main_pids(cluster)
-    cluster.write_inventory(rpc5='gpumon_config={"agent":{"sample_interval":3}}')
+    cluster.write_inventory(rpc5='gpumon_config=\'{"agent": {"sample_interval": 3}}\'')
     played = cluster.play("main.yml", "--limit", "localhost,rpc5,rpc1")
     cluster.write_inventory()
     assert played.ok, played.output

@@ -11,7 +11,8 @@ description:
     what it was started with, when it is not running, or when it does not answer. systemd reads its
     units anew only when a unit has changed.
   - After a start the service has to answer on /healthz and to stay alive, an agent has to see as
-    many GPUs as before, and a server some host when it saw some before. Else release, unit and files of the last good start are put back and started.
+    many GPUs as before, and a server some host when it saw some before. Else release, unit and
+    files of the last good start are put back and started.
   - Units of earlier tools are stopped and disabled when the new service answers, not before.
 options:
   name:
@@ -225,7 +226,7 @@ class Service:
             return {}
 
     def seen(self):
-        """Return how many GPUs an agent can read, how many hosts a server has fresh; None: unknown."""
+        """Return how many GPUs an agent can read, how many hosts are fresh; None: unknown."""
         try:
             if self.name == "web":
                 return int(self.ask("/healthz")["hosts_fresh"])

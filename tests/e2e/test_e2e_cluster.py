@@ -85,7 +85,7 @@ def test_one_command_makes_a_cluster_of_bare_hosts(cluster: Cluster) -> None:
             for line in secret.read_text().splitlines():
                 assert line.startswith("-----") or line not in played.output, "a secret is shown"
     cluster.wait_until_fresh()
-    for name, host in cluster.lab.hosts.items():
+    for name, host in cluster.agents.items():
         assert reloads(host) == before[name], "containers may run there: nothing is read anew"
 
 

@@ -20,7 +20,8 @@ def test_a_cluster_on_debian_13_is_installed_stays_as_it_is_and_goes_without_tra
     cluster.write_inventory()
     host = cluster.agents["rpc1"]
     install_old_tool(host, "gpumonitor-rpc", 8043)
-    played = cluster.play("main.yml", gpumon_source=str(cluster.source("broken", break_the_agent)))
+    broken = str(cluster.source("broken", break_the_agent))
+    played = cluster.play("main.yml", gpumon_source=broken, gpumon_agent_patience=5)
     assert not played.ok
     assert "gpumonitor-rpc.service runs again" in played.output, played.output
     assert host.ask("systemctl", "is-active", "gpumonitor-rpc") == "active"

@@ -28,10 +28,6 @@ options:
     description: So much has to be free there.
     type: int
     default: 200
-  commands:
-    description: Programs that have to be there, each with the cure where it is not.
-    type: dict
-    default: {}
 author:
   - The gpumon contributors (@gpumon)
 """
@@ -201,7 +197,6 @@ def main():
             "ports": {"type": "dict", "default": {}},
             "root": {"type": "path", "default": "/opt/gpumon"},
             "free_mib": {"type": "int", "default": 200},
-            "commands": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -215,9 +210,6 @@ def main():
     python, arch = look_at_python(module, faults)
     look_at_disk(module, faults)
     look_at_ports(ports, faults)
-    for command, cure in module.params["commands"].items():
-        if module.get_bin_path(command) is None:
-            faults.append(f"the program {command} is not there: {cure}")
     module.exit_json(
         changed=False,
         faults=faults,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from e2e.cluster import Cluster
-from e2e.lab import Lab, why_not
-from e2e.trees import tree
+from e2e.e2e_cluster import Cluster
+from e2e.e2e_lab import Lab, why_not
+from e2e.e2e_trees import tree
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

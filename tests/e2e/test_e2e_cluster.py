@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e.cluster import Cluster, Played, break_the_agent, install_old_tool
-from e2e.lab import Host
-from e2e.traces import mentions, paths
+from e2e.e2e_cluster import Cluster, Played, break_the_agent, install_old_tool
+from e2e.e2e_lab import Host
+from e2e.e2e_traces import mentions, paths
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from e2e.cluster import Cluster, break_the_agent, install_old_tool
-from e2e.traces import mentions
+from e2e.e2e_cluster import Cluster, break_the_agent, install_old_tool
+from e2e.e2e_traces import mentions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from e2e.trees import BUILD, LOGIN
+from e2e.e2e_trees import BUILD, LOGIN
 
 CGROUPS = Path("/sys/fs/cgroup")
 NET = "10.77.143"

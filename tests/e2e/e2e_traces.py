@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from e2e.lab import Host
+from e2e.e2e_lab import Host
 
 NOT_OURS = re.compile(
     r"/(var/(log|cache|tmp|lib/(systemd|dbus|private|caddy|nginx|dhcp|sudo|apt|dpkg|ucf))"

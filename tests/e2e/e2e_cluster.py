@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e2e.lab import Host, Lab
-from e2e.trees import BUILD, LOGIN
+from e2e.e2e_lab import Host, Lab
+from e2e.e2e_trees import BUILD, LOGIN
 from fake_nvml.scenario import Scenario, library, rtx
 
 REPOSITORY = Path(__file__).parents[2]

@@ -1,5 +1,6 @@
 # make run       install into .venv and start: this machine's GPUs, or the demo where no driver answers
 # make check     lint, types, import contract, unit tests (about two minutes)
+# make test-e2e  install a cluster on real hosts under systemd-nspawn (root, about ten minutes)
 # make test      everything, with what the tests need installed first (root: Debian packages too)
 # make bench     what the agent costs, beside a floor and other monitors (about seven minutes)
 # make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-gpu bench bench-fleet openapi clean
+.PHONY: help run check test test-e2e test-gpu bench bench-fleet openapi clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -43,12 +44,17 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -m "not system"
+	cd ansible-install && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint --offline -q --profile production
+	$(BIN)/pytest -m "not system and not e2e"
 
 test: $(VENV)/.dev
 	tests/install-packages
 	$(MAKE) check
-	$(BIN)/pytest -m system
+	$(BIN)/pytest -m "system or e2e"
+
+test-e2e: $(VENV)/.dev
+	tests/install-packages
+	$(BIN)/pytest -m e2e
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/agent.py

@@ -9,6 +9,7 @@ from functools import partial
 from gpumon.agent.app import binds, make_app
 from gpumon.agent.launch import sampler_command
 from gpumon.agent.supervisor import Supervisor
+from gpumon.commands import liveness
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.commands.pushing import make_pusher
 from gpumon.commands.reload import reload_on_hangup
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             read, config, hot=hot, apply=partial(change, supervisor=supervisor, tokens=tokens)
         ),
         *([] if pusher is None else [pusher.run()]),
+        work=liveness.of_agent(supervisor.latest),
     )
 
 

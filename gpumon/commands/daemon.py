@@ -8,6 +8,8 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
+from gpumon.commands.liveness import Work
+from gpumon.commands.notify import Notifier, beat
 from gpumon.http.server import Site, open_sockets, serve, stop_on_signals
 from gpumon.http.tls import server_context
 
@@ -27,8 +29,12 @@ def set_up_logging() -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def run_daemon(sites: list[Site], *background: Coroutine[Any, Any, None]) -> int:
+def run_daemon(
+    sites: list[Site], *background: Coroutine[Any, Any, None], work: Work | None = None
+) -> int:
     """Serve the sites beside the background work until SIGTERM or SIGINT; return the exit code.
+
+    `work` is what systemd's watchdog goes by, where systemd started this.
 
     Raises StartError when a site can't be served. Background work that ends by an error ends the
     daemon with that error: better a restart by systemd than a server that looks alive.
@@ -42,16 +48,21 @@ def run_daemon(sites: list[Site], *background: Coroutine[Any, Any, None]) -> int
             scheme = "http" if site.tls is None else "https"
             for address in addresses:
                 log.info("%s %s://%s/", WELCOME[site.name], scheme, address)
-        return asyncio.run(_run(sites, background))
+        return asyncio.run(_run(sites, background, work))
     finally:
-        for work in background:
-            work.close()
+        for coroutine in background:
+            coroutine.close()
 
 
-async def _run(sites: list[Site], background: tuple[Coroutine[Any, Any, None], ...]) -> int:
+async def _run(
+    sites: list[Site], background: tuple[Coroutine[Any, Any, None], ...], work: Work | None
+) -> int:
     shutdown = stop_on_signals()
-    server = asyncio.create_task(serve(sites, shutdown))
-    tasks = [asyncio.create_task(work) for work in background]
+    answering = asyncio.Event()
+    server = asyncio.create_task(serve(sites, shutdown, answering.set))
+    tasks = [asyncio.create_task(coroutine) for coroutine in background]
+    if work is not None and (notifier := Notifier()):
+        tasks.append(asyncio.create_task(_tell_systemd(notifier, work, answering)))
     await asyncio.wait([server, *tasks], return_when=asyncio.FIRST_COMPLETED)
     shutdown.set()
     for task in tasks:
@@ -60,3 +71,8 @@ async def _run(sites: list[Site], background: tuple[Coroutine[Any, Any, None], .
         if isinstance(result, Exception):
             raise result
     return 0
+
+
+async def _tell_systemd(notifier: Notifier, work: Work, answering: asyncio.Event) -> None:
+    await answering.wait()
+    await beat(notifier, work.alive, work.words)

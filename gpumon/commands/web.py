@@ -7,7 +7,7 @@ from functools import partial
 
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.sources.pushed import watch_pushed
-from gpumon.commands import polling
+from gpumon.commands import liveness, polling
 from gpumon.commands.daemon import run_daemon, set_up_logging
 from gpumon.commands.memory import make_fleet
 from gpumon.commands.polling import Polling
@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         watch_pushed(fleet),
         reload_on_hangup(read, config, hot=polling.hot, apply=polls.change),
         *remembering,
+        work=liveness.of_server(len(config.hosts)),
     )
 
 

@@ -72,8 +72,12 @@ def stop_on_signals() -> asyncio.Event:
     return shutdown
 
 
-async def serve(sites: list[Site], shutdown: asyncio.Event) -> None:
+async def serve(
+    sites: list[Site], shutdown: asyncio.Event, started: Callable[[], None] = lambda: None
+) -> None:
     """Serve the sites until `shutdown` is set, then finish what is in work and return.
+
+    `started` is called once all of them answer.
 
     Raises StartError before anything is served when an address or a certificate can't be used.
     """
@@ -82,7 +86,7 @@ async def serve(sites: list[Site], shutdown: asyncio.Event) -> None:
         contexts = [None if site.tls is None else server_context(site.tls) for site in sites]
         for site in sites:
             open_sockets(site)
-        await _serve_open(sites, contexts, shutdown)
+        await _serve_open(sites, contexts, shutdown, started)
     finally:
         for site in sites:
             for listener in site.sockets:
@@ -90,7 +94,10 @@ async def serve(sites: list[Site], shutdown: asyncio.Event) -> None:
 
 
 async def _serve_open(
-    sites: list[Site], contexts: list[ssl.SSLContext | None], shutdown: asyncio.Event
+    sites: list[Site],
+    contexts: list[ssl.SSLContext | None],
+    shutdown: asyncio.Event,
+    started: Callable[[], None],
 ) -> None:
     context = WorkerContext(None)
     connections = Connections(_connection_limit())
@@ -110,6 +117,7 @@ async def _serve_open(
                     begin = partial(Accepted, handshakes[-1])
                     server = await loop.create_server(begin, sock=listener, backlog=BACKLOG)
                 servers.append(server)
+        started()
         await shutdown.wait()
     finally:
         for server in servers:

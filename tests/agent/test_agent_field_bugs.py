@@ -113,7 +113,7 @@ def test_an_agent_with_defaults_is_not_reached_by_another_address():
             socket.create_connection(("127.0.0.2", port), timeout=5)
     opened = Config(rpc_port=0, agent=AgentConfig(allow_anonymous=True))
     where, _ = binds(opened)  # what the test would see of an agent that is open
-    with running(Site(name="agent", app=make_app(lambda: KNOWN, None), binds=where)) as [port]:
-        with socket.create_connection(("127.0.0.2", port), timeout=5) as client:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            assert client.recv(8) == b"HTTP/1.1"
+    site = Site(name="agent", app=make_app(lambda: KNOWN, None), binds=where)
+    with running(site) as [port], socket.create_connection(("127.0.0.2", port), 5) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert client.recv(8) == b"HTTP/1.1"

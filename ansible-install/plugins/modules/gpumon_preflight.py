@@ -1,0 +1,226 @@
+#!/usr/bin/python
+"""Looks at a host before anything is changed on it. Runs on Python 3.6 and newer."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpumon_preflight
+short_description: Find out whether gpumon can be installed on a host
+description:
+  - Looks at Python, systemd, free disk, ports and at units of earlier tools. Changes nothing.
+  - All that stands against an installation is returned at once, each with its cure.
+options:
+  python:
+    description: The host's Python that the virtual environment is made of.
+    type: path
+    default: /usr/bin/python3
+  ports:
+    description:
+      - TCP ports that will be used, by the service that will use them. Without a number, the port
+        of an earlier tool's configuration on the host holds, else the usual one.
+    type: dict
+    default: {}
+  root:
+    description: Folder that releases are installed below.
+    type: path
+    default: /opt/gpumon
+  free_mib:
+    description: So much has to be free there.
+    type: int
+    default: 200
+author:
+  - The gpumon contributors (@gpumon)
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  gpumon_preflight:
+    ports:
+      gpumon-agent: 8043
+"""
+
+RETURN = r"""
+faults:
+  description: What stands against an installation, a sentence each.
+  returned: always
+  type: list
+  elements: str
+host:
+  description: Its kind (python 3.11, arch x86_64), ports, units and configuration of earlier tools.
+  returned: always
+  type: dict
+"""
+
+import errno
+import glob
+import json
+import os
+import re
+import shutil
+import socket
+
+from ansible.module_utils.basic import AnsibleModule
+
+OLDEST = (3, 10)
+EARLIER = {
+    "gpumonitor-rpc.service": "agent",
+    "gpumonitor-web.service": "web",
+    "nvgpu-agent.service": "agent",
+}
+OLD_CONFIG = "/home/gpumonitor/config.yml"
+USUAL = {"gpumon-agent": ("rpc_port", 8043), "gpumon-web": ("web_port", 8042)}
+PROBE = (
+    "import json, os, sys, venv; "
+    "print(json.dumps([list(sys.version_info[:2]), os.uname().machine]))"
+)
+
+
+def look_at_python(module, faults):
+    """Return "3.11" and "x86_64", or None and None where that Python is of no use."""
+    path = module.params["python"]
+    cure = "set gpumon_python to a Python 3.10 or newer of this host"
+    if not os.path.exists(path):
+        faults.append(f"{path} is not there: install python3, or {cure}")
+        return None, None
+    status, out, err = module.run_command([path, "-I", "-c", PROBE])
+    if status != 0 and "venv" in err:
+        faults.append(f"{path} has no module venv: apt-get install python3-venv python3")
+        return None, None
+    if status != 0:
+        last = (err.strip() or "no words").splitlines()[-1]
+        faults.append(f"{path} does not run ({last}): {cure}")
+        return None, None
+    version, arch = json.loads(out)
+    text = "{}.{}".format(*version)
+    if tuple(version) < OLDEST:
+        faults.append(
+            f"{path} is Python {text}, and gpumon needs 3.10 or newer (Debian 12, "
+            f"Ubuntu 22.04, RHEL 9 with python3.11): upgrade the host, or {cure}"
+        )
+        return None, None
+    return text, arch
+
+
+def look_at_disk(module, faults):
+    folder = module.params["root"]
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    free, wanted = shutil.disk_usage(folder).free >> 20, module.params["free_mib"]
+    if free < wanted:
+        faults.append(f"{free} MiB are free in {folder} and {wanted} are needed: make room")
+
+
+def look_at_ports(ports, faults):
+    for service, port in ports.items():
+        if is_free(port):
+            continue
+        holder = holder_of(port)
+        ours = (service + ".service", *EARLIER)
+        if holder is None or not any(unit in holder for unit in ours):
+            faults.append(
+                f"port {port}, which {service} needs, is taken by {holder or 'something unseen'}: "
+                "stop that, or set another port (gpumon_rpc_port, gpumon_web_port)"
+            )
+
+
+def wanted_ports(module, old_config):
+    """Return the ports by service."""
+    ports = {}
+    for service, port in module.params["ports"].items():
+        key, usual = USUAL[service]
+        old = re.search(rf"^{key}:\s*(\d+)\s*(#|$)", old_config, re.MULTILINE)
+        ports[service] = int(port or (old and old.group(1)) or usual)
+    return ports
+
+
+def is_free(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+def holder_of(port):
+    """Return who listens on the port: program, process id and systemd unit; None: not seen."""
+    sockets = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in read(table).splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{fields[9]}]")
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            found = os.readlink(link) in sockets
+        except OSError:
+            continue
+        if found:
+            pid = link.split("/")[2]
+            name = read(f"/proc/{pid}/comm").strip()
+            paths = [line.split(":", 2)[2] for line in read(f"/proc/{pid}/cgroup").splitlines()]
+            parts = [part for path in paths for part in path.split("/")]
+            units = [part for part in parts if part.endswith(".service")]
+            return "{} (process {}{})".format(name, pid, ", " + units[-1] if units else "")
+    return None
+
+
+def read(path):
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def earlier_tools(module):
+    """Return the units of earlier tools that are started here or at boot, by what replaces them."""
+    found = {"agent": [], "web": []}
+    for unit, kind in EARLIER.items():
+        if not any(
+            os.path.exists(os.path.join(folder, unit))
+            for folder in ("/etc/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system")
+        ):
+            continue
+        for question in ("is-active", "is-enabled"):
+            status, _out, _err = module.run_command(["systemctl", question, unit])
+            if status == 0 and unit not in found[kind]:
+                found[kind].append(unit)
+    return found
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "ports": {"type": "dict", "default": {}},
+            "root": {"type": "path", "default": "/opt/gpumon"},
+            "free_mib": {"type": "int", "default": 200},
+        },
+        supports_check_mode=True,
+    )
+    faults = []
+    old_config = read(OLD_CONFIG)
+    ports = wanted_ports(module, old_config)
+    if not os.path.isdir("/run/systemd/system"):
+        faults.append("systemd does not run here: gpumon is installed as units of systemd")
+    if os.geteuid() != 0:
+        faults.append("this is not root: run with --become, or --ask-become-pass")
+    python, arch = look_at_python(module, faults)
+    look_at_disk(module, faults)
+    look_at_ports(ports, faults)
+    module.exit_json(
+        changed=False,
+        faults=faults,
+        host={
+            "kind": {"python": python, "arch": arch},
+            "earlier": earlier_tools(module),
+            "old_config": old_config,
+            "ports": ports,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,515 @@
+#!/usr/bin/python
+"""Switches a service to a release, asks whether it is well, and goes back if it is not."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpumon_service
+short_description: Run a service of gpumon from a release, with a health gate and a way back
+description:
+  - The service is started anew only when its release, its unit or one of its files differs from
+    what it was started with, when it is not running, or when it does not answer. systemd reads its
+    units anew only when a unit has changed.
+  - After a start the service has to answer on /healthz and to stay alive, an agent has to see as
+    many GPUs as before, and a server some host when it saw some before. Else release, unit and
+    files of the last good start are put back and started.
+  - Units of earlier tools are stopped and disabled when the new service answers, not before.
+options:
+  name:
+    description: Which service.
+    type: str
+    choices: [agent, web]
+    required: true
+  state:
+    description: C(reported) changes nothing and tells what runs.
+    type: str
+    choices: [started, absent, reported]
+    default: started
+  release:
+    description: Folder of the release to run. Needed to start.
+    type: path
+  files:
+    description: Files that the service reads; those that are not there do not count.
+    type: list
+    elements: path
+    default: []
+  port:
+    description: TCP port that it answers on.
+    type: int
+    default: 0
+  address:
+    description: Address that it listens on.
+    type: str
+    default: 127.0.0.1
+  tls:
+    description: Whether it speaks TLS and wants a certificate; the host's own is shown.
+    type: bool
+    default: false
+  server_name:
+    description: Name in its certificate.
+    type: str
+    default: localhost
+  etc:
+    description: Folder of token and certificates.
+    type: path
+    default: /etc/gpumon
+  replaces:
+    description: Units of earlier tools to be stopped and disabled once it answers.
+    type: list
+    elements: str
+    default: []
+  patience:
+    description: Seconds within which it has to answer after a start.
+    type: int
+    default: 60
+  root:
+    description: Folder that releases are installed below.
+    type: path
+    default: /opt/gpumon
+author:
+  - The gpumon contributors (@gpumon)
+"""
+
+EXAMPLES = r"""
+- name: Run the agent
+  gpumon_service:
+    name: agent
+    release: /opt/gpumon/0.1.0-1a2b3c4d-py3.11
+    port: 8043
+    tls: true
+    server_name: gpu-01
+"""
+
+RETURN = r"""
+reasons:
+  description: Why it was started anew.
+  returned: when state is started
+  type: list
+  elements: str
+report:
+  description: Release, version, whether active, enabled and well, GPUs, days of the certificate.
+  returned: always
+  type: dict
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+UNITS = "/etc/systemd/system"
+STEADY_SECONDS = 3.0
+"""It has to be well for so long: a program that dies after its first answer is not."""
+
+
+class Sick(Exception):
+    """The service is not well, in words."""
+
+
+class Service:
+    def __init__(self, module):
+        self.module = module
+        self.params = module.params
+        self.name = module.params["name"]
+        self.unit = f"gpumon-{self.name}.service"
+        self.unit_file = os.path.join(UNITS, self.unit)
+        self.dropin = os.path.join(UNITS, self.unit + ".d", "site.conf")
+        self.trial = f"gpumon-{self.name}-trial.service"
+        self.link = os.path.join(self.params["root"], self.name)
+        self.previous = self.link + ".previous"
+        self.good = os.path.join(self.params["root"], ".good-" + self.name)
+
+    # ---- What is there. ----
+
+    def files(self):
+        """Return what the service depends on, in order."""
+        return [self.unit_file, self.dropin, *self.params["files"]]
+
+    def fingerprint(self):
+        """Return what it would be started with: a hash by the path, and the release."""
+        found = {path: digest(path) for path in self.files()}
+        found["release"] = self.params["release"]
+        return found
+
+    def last_good(self):
+        """Return the fingerprint of the last start that was well, {} where there was none."""
+        try:
+            with open(os.path.join(self.good, "fingerprint.json")) as file:
+                return json.load(file)
+        except (OSError, ValueError):
+            return {}
+
+    def reasons(self):
+        """Return why it has to be started anew, in words."""
+        want, had = self.fingerprint(), self.last_good()
+        found = [f"{name} changed" for name in want if want[name] != had.get(name)]
+        if os.path.realpath(self.link) != self.params["release"]:
+            found.append("another release is linked")
+        if not self.is_active():
+            found.append("it is not running")
+        elif not found:
+            try:
+                self.ask("/healthz")
+            except Sick as sick:
+                found.append(f"it is not well: {sick}")
+        if not self.is_enabled():
+            found.append("it does not start at boot")
+        found += [f"{unit} is in its place" for unit in self.earlier()]
+        return found
+
+    def earlier(self):
+        return [
+            unit
+            for unit in self.params["replaces"]
+            if self.systemctl("is-active", unit)[0] == 0
+            or self.systemctl("is-enabled", unit)[0] == 0
+        ]
+
+    def is_active(self):
+        return self.systemctl("is-active", self.unit)[0] == 0
+
+    def is_enabled(self):
+        return self.systemctl("is-enabled", self.unit)[0] == 0
+
+    def systemctl(self, *arguments):
+        status, out, err = self.module.run_command(["systemctl", *arguments])
+        return status, (err or out).strip()
+
+    # ---- Asking it. ----
+
+    def ask(self, path, port=None):
+        """Return the decoded JSON of a path. Raises Sick."""
+        port = port or self.params["port"]
+        address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(
+            self.params["address"], self.params["address"]
+        )
+        try:
+            stream = socket.create_connection((address, port), timeout=10)
+            try:
+                if self.params["tls"]:
+                    stream = self.tls().wrap_socket(
+                        stream, server_hostname=self.params["server_name"]
+                    )
+                connection = http.client.HTTPConnection(address, port, timeout=10)
+                connection.sock = stream
+                connection.request("GET", path, headers=self.headers())
+                answer = connection.getresponse()
+                body = answer.read(1 << 26)
+            finally:
+                stream.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise Sick(f"port {port} of {address} does not answer: {error}") from error
+        if answer.status != 200:
+            raise Sick(f"{path} answers {answer.status}: {body[:200].decode('latin-1')}")
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            raise Sick(f"{path} does not answer in JSON") from error
+
+    def tls(self):
+        etc = self.params["etc"]
+        context = ssl.create_default_context(cafile=os.path.join(etc, "ca.crt"))
+        context.load_cert_chain(os.path.join(etc, "host.crt"), os.path.join(etc, "host.key"))
+        return context
+
+    def headers(self):
+        try:
+            with open(os.path.join(self.params["etc"], "token")) as file:
+                return {"Authorization": "Bearer " + file.readline().strip()}
+        except OSError:
+            return {}
+
+    def seen(self):
+        """Return how many GPUs an agent can read, how many hosts are fresh; None: unknown."""
+        try:
+            if self.name == "web":
+                return int(self.ask("/healthz")["hosts_fresh"])
+            return sum(gpu["error"] is None for gpu in self.ask("/snapshot.json")["gpus"])
+        except (Sick, LookupError, TypeError, ValueError):
+            return None
+
+    # ---- Changing it. ----
+
+    def start(self):
+        """Switch, start, ask; go back and raise Sick where it is not well."""
+        before = self.seen() if self.is_active() else None
+        was = os.path.realpath(self.link) if os.path.islink(self.link) else None
+        earlier = self.earlier()
+        try:
+            self.point_to(self.params["release"])
+            if any(self.systemctl("is-active", unit)[0] == 0 for unit in earlier):
+                self.try_beside()
+                for unit in earlier:
+                    self.do("stop", unit)
+            self.run_and_watch(before)
+        except Sick as sick:
+            words = self.last_words()
+            back = self.go_back(was, earlier)
+            raise Sick(f"{sick}. {back}{words}") from sick
+        for unit in earlier:
+            self.do("disable", "--no-reload", unit)
+        if was not in (None, self.params["release"]):
+            link(was, self.previous)
+        self.keep()
+
+    def run_and_watch(self, before):
+        self.read_units()
+        self.do("enable", "--no-reload", self.unit)
+        self.do("restart", self.unit)
+        self.patiently(lambda: self.watch(before))
+
+    def patiently(self, question):
+        """Ask until it does not raise Sick, or patience ends."""
+        deadline = time.monotonic() + self.params["patience"]
+        while True:
+            try:
+                question()
+                return
+            except Sick:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
+
+    def watch(self, before):
+        """Raise Sick where it is not well, does not stay so, or sees less than before.
+
+        An agent has to see as many GPUs as before. Hosts come and go, so a server that saw any has
+        to see any.
+        """
+        pid = self.main_pid()
+        self.ask("/healthz")
+        seen = self.seen()
+        wanted = min(before or 0, 1) if self.name == "web" else before or 0
+        if (seen or 0) < wanted:
+            what = {"agent": "GPUs that answer", "web": "fresh hosts"}[self.name]
+            raise Sick(f"it has {seen or 'no'} {what}, and there were {before} before")
+        time.sleep(STEADY_SECONDS)
+        if pid == "0" or self.main_pid() != pid:
+            raise Sick("it does not stay alive")
+
+    def main_pid(self):
+        return self.systemctl("show", "--value", "--property=MainPID", self.unit)[1]
+
+    def try_beside(self):
+        """Run it on a port of its own beside what it replaces, until it answers.
+
+        As a unit that exists in memory only: systemd needs to read nothing anew for it.
+        """
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        variable = {"agent": "GPUMON_RPC_PORT", "web": "GPUMON_WEB_PORT"}[self.name]
+        user = {"agent": "gpumon", "web": "gpumon-web"}[self.name]
+        python = os.path.join(self.params["release"], "bin", "python")
+        config = os.path.join(self.params["etc"], "config.yml")
+        command = ["systemd-run", "--quiet", "--collect", "--unit", self.trial]
+        command += ["-p", "User=" + user, "-p", "Group=gpumon", "-p", "NoNewPrivileges=yes"]
+        command += ["--setenv", f"{variable}={port}"]
+        command += [python, "-I", "-m", "gpumon", self.name, "--config", config]
+        status, out, err = self.module.run_command(command)
+        if status != 0:
+            raise Sick(f"it could not be tried: {(err or out).strip()}")
+        try:
+            self.patiently(lambda: self.ask("/healthz", port))
+        except Sick as sick:
+            raise Sick(f"beside the earlier tool, on port {port}: {sick}") from sick
+        finally:
+            self.systemctl("stop", self.trial)
+
+    def go_back(self, was, earlier):
+        """Put back what was good, and return what came of it in a sentence."""
+        had = self.last_good()
+        if not had or was is None:
+            self.systemctl("disable", "--no-reload", "--now", self.unit)
+            for unit in earlier:
+                self.systemctl("start", unit)
+            kept = "; {} runs again".format(", ".join(earlier)) if earlier else ""
+            return f"There is no earlier state to go back to, so {self.unit} is stopped{kept}"
+        for number, path in enumerate(self.files()):
+            copy = os.path.join(self.good, str(number))
+            if os.path.exists(copy):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                replace(copy, path)
+            elif os.path.exists(path) and had.get(path) is None:
+                os.unlink(path)
+        self.point_to(had["release"])
+        try:
+            self.run_and_watch(None)
+        except Sick as sick:
+            return "Going back to {} did not help: {}".format(had["release"], sick)
+        return "It runs from {} again, as before".format(had["release"])
+
+    def keep(self):
+        """Remember what it was started with, so that a later start can go back to it."""
+        new = self.good + ".new"
+        shutil.rmtree(new, ignore_errors=True)
+        os.mkdir(new, 0o700)
+        for number, path in enumerate(self.files()):
+            if os.path.exists(path):
+                replace(path, os.path.join(new, str(number)))
+        with open(os.path.join(new, "fingerprint.json"), "w") as file:
+            json.dump(self.fingerprint(), file)
+        shutil.rmtree(self.good, ignore_errors=True)
+        os.rename(new, self.good)
+
+    def point_to(self, release):
+        if os.path.realpath(self.link) != release:
+            link(release, self.link)
+
+    def read_units(self):
+        """Let systemd read its units anew, if this one has changed on disk, and not else.
+
+        It can cut running containers off their GPUs.
+        """
+        question = ("show", "--value", "--property=NeedDaemonReload", self.unit)
+        if self.systemctl(*question)[1] == "yes":
+            self.do("daemon-reload")
+
+    def do(self, *arguments):
+        status, words = self.systemctl(*arguments)
+        if status != 0:
+            first = (words or "no words").splitlines()[0]
+            raise Sick("systemctl {} failed: {}".format(" ".join(arguments), first))
+
+    def last_words(self):
+        """Return the service's last lines in the journal."""
+        command = ["journalctl", "--no-pager", "-o", "cat", "-n", "6"]
+        command += ["-u", self.unit, "-u", self.trial]
+        status, out, _err = self.module.run_command(command)
+        lines = [line.strip() for line in out.splitlines() if line.strip()]
+        return ". Its last words: {}".format(" | ".join(lines)) if status == 0 and lines else ""
+
+    def remove(self):
+        """Take the service off this host. Return whether there was anything."""
+        there = [
+            path
+            for path in (
+                self.unit_file,
+                os.path.dirname(self.dropin),
+                self.link,
+                self.previous,
+                self.good,
+            )
+            if os.path.lexists(path)
+        ]
+        if not there or self.module.check_mode:
+            return bool(there)
+        unit_was_there = os.path.exists(self.unit_file)
+        if unit_was_there:
+            self.do("disable", "--no-reload", "--now", self.unit)
+        for path in there:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        if self.systemctl("show", "--value", "--property=LoadState", self.unit)[1] == "loaded":
+            self.do("daemon-reload")
+        self.systemctl("reset-failed", self.unit)
+        return True
+
+    def report(self):
+        """Return what runs here."""
+        release = os.path.realpath(self.link) if os.path.islink(self.link) else None
+        told = {"release": release and os.path.basename(release), "version": None, "well": None}
+        told["active"], told["enabled"] = self.is_active(), self.is_enabled()
+        if release is not None:
+            python = os.path.join(release, "bin", "python")
+            status, out, _err = self.module.run_command([python, "-I", "-m", "gpumon", "--version"])
+            told["version"] = out.split()[-1] if status == 0 and out.strip() else None
+            try:
+                self.ask("/healthz")
+                told["well"] = "yes"
+            except Sick as sick:
+                told["well"] = str(sick)
+            told["gpus"] = self.seen() if self.name == "agent" else None
+        told["certificate_days"] = days_left(os.path.join(self.params["etc"], "host.crt"))
+        return told
+
+
+def digest(path):
+    """Return the hash of a file with its mode and owner; None where it is not there."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            content = hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+    return f"{content} {status.st_mode:o} {status.st_uid}:{status.st_gid}"
+
+
+def link(target, name):
+    """Let the link point there, in one step."""
+    new = name + ".new"
+    if os.path.lexists(new):
+        os.unlink(new)
+    os.symlink(target, new)
+    os.replace(new, name)
+
+
+def replace(source, target):
+    """Copy a file with its mode and owner, in one step."""
+    new = target + ".new"
+    shutil.copy2(source, new)
+    status = os.stat(source)
+    os.chown(new, status.st_uid, status.st_gid)
+    os.replace(new, target)
+
+
+def days_left(certificate):
+    """Return how many days a certificate is still good; None where it can't be told."""
+    try:
+        ends = ssl._ssl._test_decode_cert(certificate)["notAfter"]
+        return int((ssl.cert_time_to_seconds(ends) - time.time()) // 86400)
+    except (OSError, AttributeError, LookupError, ValueError):
+        return None
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True, "choices": ["agent", "web"]},
+            "state": {
+                "type": "str",
+                "default": "started",
+                "choices": ["started", "absent", "reported"],
+            },
+            "release": {"type": "path"},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "port": {"type": "int", "default": 0},
+            "address": {"type": "str", "default": "127.0.0.1"},
+            "tls": {"type": "bool", "default": False},
+            "server_name": {"type": "str", "default": "localhost"},
+            "etc": {"type": "path", "default": "/etc/gpumon"},
+            "replaces": {"type": "list", "elements": "str", "default": []},
+            "patience": {"type": "int", "default": 60},
+            "root": {"type": "path", "default": "/opt/gpumon"},
+        },
+        required_if=[("state", "started", ("release", "port"))],
+        supports_check_mode=True,
+    )
+    service = Service(module)
+    try:
+        if module.params["state"] == "reported":
+            module.exit_json(changed=False, report=service.report())
+        if module.params["state"] == "absent":
+            module.exit_json(changed=service.remove())
+        reasons = service.reasons()
+        diff = {"before": "", "after": "".join(f"start anew: {why}\n" for why in reasons)}
+        if reasons and not module.check_mode:
+            service.start()
+    except Sick as sick:
+        module.fail_json(msg=f"{service.unit} is not well: {sick}")
+    except OSError as error:
+        module.fail_json(msg=f"{service.unit} can't be changed: {error}")
+    told = {} if module.check_mode else service.report()
+    module.exit_json(changed=bool(reasons), reasons=reasons, diff=diff, report=told)
+
+
+if __name__ == "__main__":
+    main()

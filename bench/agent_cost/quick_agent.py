@@ -29,7 +29,7 @@ def main() -> int:
     usage.SHORT_SECONDS *= PACE / USUAL_INTERVAL
     config = load(options.config, overrides={"rpc_port": options.rpc_port})
     supervisor = Supervisor(interval=INTERVAL)
-    return run_daemon([agent_site(config, supervisor)], supervisor.run())
+    return run_daemon([agent_site(config, supervisor, None)], supervisor.run())
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bottle import html_escape
-
 from gpumon.cluster.status import HostStatus
 from gpumon.units import natural_key
 from gpumon.web.cells import cell
+from gpumon.web.escape import escape
 from gpumon.web.hosts import HostRow
 from gpumon.web.links import segment
 from gpumon.web.words import sentence
@@ -32,12 +31,12 @@ def by_model(rows: Iterable[HostRow]) -> list[tuple[str, list[HostRow]]]:
 
 def map_link(host: HostStatus, root: str) -> str:
     """Return the markup of one host: its name, a sentence for those who don't see, its squares."""
-    name = html_escape(host.name if host.name.isprintable() else "?")
+    name = escape(host.name)
     address = f"{root}host/{segment(host.name)}"
     said = sentence(host.gpus) or host.reason or "GPUs not known"
     if host.state != "fresh":
         said = f"{host.state}: {said}"
-    said = html_escape(said if said.isprintable() else "?")
+    said = escape(said)
     squares = "".join(_square(gpu) for gpu in map(cell, host.gpus)) or '<i class="unknown"></i>'
     return (
         f'<a href="{address}" data-host="{name}" data-state="{host.state}" title="{said}">'

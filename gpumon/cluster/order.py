@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from gpumon.cluster.status import ClusterStatus, HostStatus
-from gpumon.cluster.totals import holding
+from gpumon.cluster.totals import holding, parts
 from gpumon.states import HOST_STATES
 from gpumon.units import natural_key
 
@@ -16,7 +16,7 @@ from gpumon.units import natural_key
 def _free(host: HostStatus) -> int | None:
     if host.state != "fresh" or (host.gpu_count is None and not host.gpus):
         return None
-    return sum(part.state == "free" for gpu in host.gpus for part in (gpu.mig or [gpu]))
+    return sum(part.state == "free" for gpu in host.gpus for part in parts(gpu))
 
 
 def _used_memory(host: HostStatus) -> float | None:
@@ -27,8 +27,9 @@ def _used_memory(host: HostStatus) -> float | None:
 
 
 def _users(host: HostStatus) -> int:
-    parts = (part for gpu in host.gpus for part in (gpu.mig or [gpu]))
-    return len({holder.user for part in parts for holder in holding(part)})
+    return len(
+        {holder.user for gpu in host.gpus for part in parts(gpu) for holder in holding(part)}
+    )
 
 
 _KEYS: dict[str, Callable[[HostStatus], Any]] = {

@@ -14,7 +14,14 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import cluster_totals, counted_gpus, holding, model_totals, user_totals
+from gpumon.cluster.totals import (
+    cluster_totals,
+    counted_gpus,
+    holding,
+    model_totals,
+    parts,
+    user_totals,
+)
 from gpumon.states import GPU_STATES, HOST_STATES
 from gpumon.text import clean
 
@@ -154,7 +161,7 @@ NO_GPU = GpuStatus(
 def _places(host: HostStatus) -> list[tuple[HostStatus, GpuStatus, Part]]:
     """Return everything on the host that can be held one by one; at least `NO_GPU`."""
     found: list[tuple[HostStatus, GpuStatus, Part]] = [
-        (host, gpu, part) for gpu in host.gpus for part in (gpu.mig or [gpu])
+        (host, gpu, part) for gpu in host.gpus for part in parts(gpu)
     ]
     return found or [(host, NO_GPU, NO_GPU)]
 

@@ -1,7 +1,7 @@
 """What a reader may see: user names and command lines, hidden the same way on every face.
 
-Pure: `visible` and `visible_detail` are applied before anything is rendered, so page, text, JSON and
-metrics cannot differ.
+Pure: `visible` and `visible_detail` are applied before anything is rendered, so page, text, JSON
+and metrics cannot differ.
 """
 
 from __future__ import annotations

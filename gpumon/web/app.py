@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +14,6 @@ from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
 from gpumon.version import __version__
 from gpumon.web import front, host_text, text, user_text
-from gpumon.web.address import Address
 from gpumon.web.answers import (
     FOR_A_YEAR,
     HTML,
@@ -33,11 +31,9 @@ from gpumon.web.hosts import host_row
 from gpumon.web.links import name_of, root_of, segment, without_suffix
 from gpumon.web.live import HIDDEN_NAMES, Live, Seen, current_address
 from gpumon.web.me import own_style
+from gpumon.web.refusals import Refusals
 from gpumon.web.templates import Templates
 from gpumon.web.user_page import summary_words, user_answer
-
-MOST_COMPARED = 5000
-"""So many names are compared with one that was mistyped."""
 
 _NAME = "<name:re:(?s:.+)>"
 """Of a host or user: anything at all."""
@@ -65,6 +61,7 @@ class _Site:
         self._live = live
         self._prefix = config.web.prefix
         self._colors = config.web.colors
+        self._limits = config.limits
         self._brand = clean(config.web.title)
         self._assets = load_assets()
         self._templates = Templates(
@@ -74,10 +71,11 @@ class _Site:
             brand=self._brand,
             refresh_seconds=config.web.refresh_seconds,
         )
+        self._refusals = Refusals(self._templates, self._brand)
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
-        app.default_error_handler = self._error
+        app.default_error_handler = self._refusals.error
         for path in ("/", "/index", "/gpus", "/gpus/"):
             app.get(path, callback=self._front)
         app.get("/status.json", callback=self._status_json)
@@ -143,7 +141,8 @@ class _Site:
         plain, wants_json = without_suffix(name)
         host = _find_host(self._live.status(), plain)
         if host is None:
-            return self._unknown_host(name_of(plain))
+            names = [host.name for host in self._live.status().hosts]
+            return self._refusals.unknown_host(name_of(plain), names)
         key = host.name
 
         def reading(seen: Seen) -> tuple[HostStatus, HostSnapshot | None]:
@@ -214,7 +213,7 @@ class _Site:
         def page(seen: Seen, root: str) -> bytes:
             return self._page(
                 "help.tpl", seen, root, title=f"Help - {self._brand}", here="help", twin=None,
-                page=help_page(), starred=False,
+                page=help_page(self._limits), starred=False,
             )  # fmt: skip
 
         return self._live_page("help", page)
@@ -225,11 +224,9 @@ class _Site:
         headers = self._live.headers()
         if name is None:
             words = "Nobody is logged in here: this server is not told who reads."
-            return self._sentence(404, words, headers=headers)
+            return self._refusals.sentence(404, words, headers=headers)
         location = f"user/{segment(name)}"
-        return answer(
-            b"Your page.\n", TEXT, status=302, headers={**headers, "Location": location}
-        )
+        return answer(b"Your page.\n", TEXT, status=302, headers={**headers, "Location": location})
 
     def _me_style(self) -> bottle.HTTPResponse:
         body = own_style(self._live.reader().name).encode()
@@ -300,49 +297,6 @@ class _Site:
     ) -> bottle.HTTPResponse:
         root = root_of(bottle.request.environ["PATH_INFO"])
         return self._live.answer((form, root), HTML, lambda seen: render(seen, root), vary)
-
-    def _unknown_host(self, name: str) -> bottle.HTTPResponse:
-        names = [host.name for host in self._live.status().hosts[:MOST_COMPARED]]
-        near = difflib.get_close_matches(name[:64], names, n=4, cutoff=0.5)
-        return self._sentence(404, f"There is no host {clean(name, 80)!r} here.", near=near)
-
-    def _error(self, error: bottle.HTTPError) -> bottle.HTTPResponse:
-        words = _ERRORS.get(error.status_code, "This request could not be answered.")
-        headers = {"Allow": "GET, HEAD"} if error.status_code == 405 else {}
-        return self._sentence(error.status_code, words, headers=headers)
-
-    def _sentence(
-        self,
-        code: int,
-        words: str,
-        *,
-        near: list[str] | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> bottle.HTTPResponse:
-        """Answer with one sentence, as page, JSON or text."""
-        path = bottle.request.environ["PATH_INFO"]
-        kind = wanted(bottle.request.get_header("Accept", ""))
-        if kind == JSON or path.endswith(".json"):
-            body, kind = encode({"error": words, "near": near or []}), JSON
-        elif kind == HTML:
-            body = self._templates.render(
-                "message.tpl",
-                root=root_of(path),
-                address=Address(),
-                title=f"{code} - {self._brand}",
-                heading=words,
-                near=near or [],
-            )
-        else:
-            also = f" Did you mean {', '.join(near)}?" if near else ""
-            body = f"{text.plain(words + also, 400)}\n".encode("ascii")
-        return answer(body, kind, status=code, headers={"Vary": "Accept", **(headers or {})})
-
-
-_ERRORS = {
-    404: "There is nothing at this address.",
-    405: "This address can only be read: use GET or HEAD.",
-}
 
 
 def _find_host(status: ClusterStatus, decoded: str) -> HostStatus | None:

@@ -1,6 +1,7 @@
 """Bars of one GPU: how much it is used, how full its memory is.
 
-Their colour is blue, or, where the colours go by use, that of gpumonitor's page: green, yellow, red.
+Their colour is blue, or, where the colours go by use, that of gpumonitor's page: green, yellow or
+red.
 The number stands beside every bar, so nothing is told by colour alone.
 """
 

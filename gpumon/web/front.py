@@ -73,8 +73,8 @@ class Front(NamedTuple):
     """The rows of this page: all, or `MOST_ROWS` of them. None of the map's."""
     map: list[tuple[str, list[HostRow]]]
     """The map's hosts by model; empty where rows are shown."""
-    count: int
-    """Of all hosts that the address asks for."""
+    fitting: int
+    """How many hosts the address asks for."""
     page: int
     pages: int
     details: str
@@ -94,9 +94,9 @@ def front(status: ClusterStatus, address: Address = _PLAIN) -> Front:
     `status` is over the hosts that `address` asks for, in its order.
     """
     waste = wasted(status)
-    count = len(status.hosts)
-    as_map = (address.view or ("map" if count > MOST_ROWS else "rows")) == "map"
-    pages = 1 if as_map else max(1, -(-count // MOST_ROWS))
+    fitting = len(status.hosts)
+    as_map = (address.view or ("map" if fitting > MOST_ROWS else "rows")) == "map"
+    pages = 1 if as_map else max(1, -(-fitting // MOST_ROWS))
     page = min(address.page, pages)
     start = 0 if as_map else (page - 1) * MOST_ROWS
     shown = status.hosts if as_map else status.hosts[start : start + MOST_ROWS]
@@ -110,7 +110,7 @@ def front(status: ClusterStatus, address: Address = _PLAIN) -> Front:
         ask=longest_idle(waste, 5) if nothing_free else [],
         hosts=[] if as_map else hosts,
         map=by_model(hosts) if as_map else [],
-        count=count,
+        fitting=fitting,
         page=page,
         pages=pages,
         details=_details(status),
@@ -189,15 +189,19 @@ def as_of(status: ClusterStatus) -> str:
     return clock(status.time).split()[-1]
 
 
-def freshness(status: ClusterStatus) -> str:
-    """Return how old the readings are that count, and how often hosts are asked."""
+def readings(status: ClusterStatus) -> str:
+    """Return how old the readings are that count: "readings up to 8s old"."""
     ages = [
         host.age_seconds
         for host in status.hosts
         if host.state == "fresh" and host.age_seconds is not None
     ]
-    asked = f"hosts are asked every {status.poll_interval_seconds:g} s"
-    return f"readings up to {duration(max(ages))} old, {asked}" if ages else f"no reading, {asked}"
+    return f"readings up to {duration(max(ages))} old" if ages else "no reading"
+
+
+def freshness(status: ClusterStatus) -> str:
+    """Return how old the readings are, and how often hosts are asked."""
+    return f"{readings(status)}, hosts are asked every {status.poll_interval_seconds:g} s"
 
 
 def totals(status: ClusterStatus) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpumon.config import Limits
 from gpumon.states import GpuState
 
 
@@ -32,9 +33,10 @@ _STATES = [
         "busy",
         "73",
         "filled from below, with the utilization in percent; # where it is not known",
-        "held by somebody, and used within the last half hour, or held for less than that",
+        "held by somebody, and used above {percent} % in the last {minutes} minutes, or not held "
+        "for as long as that",
     ),
-    StateHelp("idle", "z", "dashed border", "held by somebody, and not used for half an hour"),
+    StateHelp("idle", "z", "dashed border", "held by somebody, and not used for {minutes} minutes"),
     StateHelp(
         "fault", "!", "solid", "broken: lost, memory errors, a slowdown of the hardware, missing"
     ),
@@ -52,7 +54,7 @@ _HOSTS = [
 ]
 
 _WASTE = [
-    ("idle", "memory is held, and no kernel ran for half an hour"),
+    ("idle", "memory is held, and next to no kernel ran for {minutes} minutes"),
     ("ghost", "memory is in use, and no process is to be seen"),
     ("warning", "the GPU works, and wants attention"),
     ("error", "the host answers, but its driver or its agent does not work"),
@@ -81,6 +83,13 @@ _FORMS = [
 ]
 
 
-def help_page() -> Help:
-    """Return what the help says."""
-    return Help(_STATES, _HOSTS, _WASTE, _WORDS, _FORMS)
+def help_page(limits: Limits) -> Help:
+    """Return what the help says under the configured limits."""
+    lines = {"minutes": f"{limits.idle_minutes:g}", "percent": f"{limits.used_percent:g}"}
+    return Help(
+        [state._replace(means=state.means.format(**lines)) for state in _STATES],
+        _HOSTS,
+        [(word, means.format(**lines)) for word, means in _WASTE],
+        _WORDS,
+        _FORMS,
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpumon.cluster.status import ClusterStatus, HostStatus
+from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.model import HostSnapshot
 from gpumon.units import UNKNOWN, duration, mib
 from gpumon.web import front as words
 from gpumon.web.ages import since
 from gpumon.web.gpus import memory, percent, temperature, watts
-from gpumon.web.holding import holders, parts
+from gpumon.web.holding import holders
 from gpumon.web.host_page import HostPage, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.text import plain, table, user_words, wrapped
@@ -49,7 +49,8 @@ def _head(status: ClusterStatus, host: HostStatus, page: HostPage) -> list[str]:
 def _gpus(host: HostStatus, now: float) -> list[str]:
     rows = []
     for gpu in host.gpus:
-        for part in [gpu, *gpu.mig]:
+        pieces: list[GpuStatus | MigStatus] = [gpu, *gpu.mig]
+        for part in pieces:
             whole = part is gpu
             held = ", ".join(
                 f"{user_words(one.user, one.user_by is not None)} "

@@ -22,6 +22,7 @@ from gpumon.web.map import map_link
 
 _FOLDER = Path(__file__).parent / "pages"
 
+
 class Templates:
     """Renders pages. `{{ }}` in a template escapes for text and for quoted attributes."""
 
@@ -56,7 +57,7 @@ class Templates:
             "watts": gpus.watts,
             "as_of": front.as_of,
             "counts": front.counts,
-            "freshness": front.freshness,
+            "readings": front.readings,
             "size": front.size,
             "totals": front.totals,
             "BY_RULE": front.BY_RULE,

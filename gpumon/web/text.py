@@ -66,7 +66,7 @@ def _models(status: ClusterStatus, view: Front) -> list[str]:
     if not view.models:
         if status.query and not status.hosts:
             return [words.NO_MATCH]
-        return [] if view.count else [words.NO_HOSTS, *words.EXAMPLE_HOSTS]
+        return [] if view.fitting else [words.NO_HOSTS, *words.EXAMPLE_HOSTS]
     rows = [
         [
             plain(model.model),
@@ -89,9 +89,9 @@ def _blocks(model: ModelTotals) -> list[str]:
 
 def _hosts(view: Front) -> list[str]:
     rows = view.hosts
-    if view.count > MOST_HOSTS:
+    if view.fitting > MOST_HOSTS:
         return [
-            f"{view.count} hosts are too many to list here: filter them (/?q=free), or see "
+            f"{view.fitting} hosts are too many to list here: filter them (/?q=free), or see "
             "/status.json or /host/NAME."
         ]
     if not rows:
@@ -165,7 +165,7 @@ def _waste(view: Front, now: float) -> list[str]:
         for row in view.waste[:MOST_WASTE]
     ]
     if not rows:
-        return [words.NO_WASTE] if view.count else []
+        return [words.NO_WASTE] if view.fitting else []
     headings = ["STATE", "WHERE", "WHO", ">SINCE", "WHAT"]
     lines = table(headings, rows, [7, 28, 16, 7])
     more = len(view.waste) - len(rows)

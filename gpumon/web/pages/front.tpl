@@ -14,17 +14,15 @@
 % if address.query.words or remarks:
 <section id="filtered">
 % if address.query.words:
-% some = view.count != len(status.hosts)
-<p>{{'%d of %d hosts fit' % (view.count, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>\\
-{{', and all but the counts above is about these. ' if some else '. '}}\\
-<a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
+% some = view.fitting != len(status.hosts)
+<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{', and all but the counts above is about these.' if some else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
 % end
 % for remark in remarks:
 <p class="remark">{{remark}}</p>
 % end
 </section>
 % end
-% if not view.count:
+% if not view.fitting:
 <section><h2>Hosts</h2><p>{{NO_MATCH}} <a href="{{root}}help#words">What a filter may say</a></p></section>
 % else:
 <section id="free">
@@ -78,7 +76,7 @@
 </section>
 <section id="hosts">
 <div class="line"><h2>Hosts</h2>
-% if view.count > 1:
+% if view.fitting > 1:
 <p>\\
 % if view.map:
 <a href="{{root}}{{address.but(view='rows')}}">As rows</a></p>

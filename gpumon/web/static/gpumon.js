@@ -157,7 +157,7 @@ async function refresh() {
 
 function show(page) {
   document.title = page.title;
-  for (const part of ["#counts", "#asof", "main", "footer > p"]) {
+  for (const part of ["#counts", "#asof", "main", "#totals"]) {
     const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
     if (old && fresh) take(old, fresh);
   }

@@ -98,7 +98,7 @@ function lost(why) {
   $("gone").textContent = `No answer from the server (${why}). The last one was as of ${time}. `
     + "What is free now is not known.";
   $("gone").hidden = false;
-  document.title = `? ${document.title}`;
+  document.title = document.title.replace(/^(\d+ )?/, "? ");
   for (const cell of document.querySelectorAll("main .c, .map i")) {
     cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
     if (cell.classList.contains("c")) cell.textContent = "?";

@@ -2,6 +2,7 @@
 # make check     lint, types, import contract, unit tests (about two minutes)
 # make test      everything, with what the tests need installed first (root: Debian packages too)
 # make bench     what the agent costs, beside a floor and other monitors (about five minutes)
+# make bench-page  what the page costs: bytes, times, answers per second (about a minute)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make clean     remove what the above made
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-gpu bench clean
+.PHONY: help run check test test-gpu bench bench-page clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -50,6 +51,9 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/agent.py
+
+bench-page: $(VENV)/.dev
+	$(BIN)/python bench/page.py
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py

@@ -4,6 +4,7 @@
 # make test      everything, with what the tests need installed first (root: Debian packages too)
 # make bench     what the agent costs, beside a floor and other monitors (about seven minutes)
 # make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
+# make bench-page  what the page costs: bytes, times, answers per second (about a minute)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make openapi   write docs/openapi.json anew from the types
 # make clean     remove what the above made
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-e2e test-gpu bench bench-fleet openapi clean
+.PHONY: help run check test test-e2e test-gpu bench bench-fleet bench-page openapi clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -61,6 +62,9 @@ bench: $(VENV)/.dev
 
 bench-fleet: $(VENV)/.dev
 	$(BIN)/python bench/fleet.py
+
+bench-page: $(VENV)/.dev
+	$(BIN)/python bench/page.py
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py

@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 TEXT = (TESTS.parent / "docs" / "field-bugs.md").read_text()
-LAYERS = {"N": 29, "P": 20, "R": 17, "S": 7, "A": 9, "I": 11}
+LAYERS = {"N": 29, "P": 20, "R": 17, "S": 7, "A": 9, "W": 12, "I": 11}
 IDS = [f"{layer}{n:02}" for layer, count in LAYERS.items() for n in range(1, count + 1)]
 
 

@@ -12,19 +12,23 @@ from pathlib import Path
 LIBRARIES = ("nvidia-ml-py", "msgspec", "psutil", "bottle", "hypercorn")
 
 
-def heading(command: list[str]) -> str:
+def heading(
+    command: list[str],
+    title: str = "What the agent costs",
+    world: str = "8 H100 of the fake NVML; processes: real ones",
+) -> str:
     """Return the lines that stand above the tables."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     libraries = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
     return "\n".join(
         [
-            "# What the agent costs",
+            f"# {title}",
             "",
             f"* command: `{shlex.join(command)}`, {time.strftime('%Y-%m-%d %H:%M')}",
             f"* machine: {len(os.sched_getaffinity(0))} cores ({cpu_name()}), "
             f"{platform.system()} {platform.release()}, load at the start {load}",
             f"* Python {platform.python_version()}; {libraries}",
-            "* GPUs: 8 H100 of the fake NVML; processes: real ones",
+            f"* GPUs: {world}",
             "* figures are medians of interleaved rounds, with (lowest-highest); "
             "absolute ones differ from machine to machine, ratios hardly",
             "",

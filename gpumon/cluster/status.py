@@ -166,6 +166,10 @@ class ClusterStatus(msgspec.Struct, kw_only=True, frozen=True):
     totals: Totals
     models: list[ModelTotals]
     users: list[UserTotals]
+    query: str = ""
+    """The filter words that the hosts were chosen by: sums and lists are over those hosts alone."""
+    query_remarks: list[str] = []
+    """What was left out of what was asked for, each a sentence."""
     hosts: list[HostStatus]
     instance: str = ""
     """Names this run of the server, for others that show its hosts."""

@@ -143,6 +143,11 @@ def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
     return found
 
 
+def parts(gpu: GpuStatus) -> Sequence[GpuStatus | MigStatus]:
+    """Return what can be held one by one: the MIG instances of a GPU, else the GPU itself."""
+    return gpu.mig or [gpu]
+
+
 def holding(gpu: GpuStatus | MigStatus) -> list[Holder]:
     """Return who holds a GPU: a display server only where it takes more than its due.
 

@@ -11,7 +11,7 @@ from gpumon.config import Config, WebConfig
 from gpumon.http.push_tokens import PushTokens
 from gpumon.web.entrances import Entrance
 from gpumon.web.push import PushDesk
-from gpumon.web.refusals import Refusals
+from gpumon.web.refused_pushes import Refusals
 from gpumon.web.vesta import VestaDesk
 
 

@@ -24,6 +24,7 @@ _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})\Z")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?\Z")
 MACHINE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_])?\Z")
 _HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\Z")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}\Z")
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\Z")
 
 Value = bool | int | float | str | Path | OwnerRule | list[Any]
@@ -114,6 +115,36 @@ class Text:
         text = " ".join(text_of(node).split())
         if not text or clean(text, self.limit) != text or set(self.without) & set(text):
             raise Refused(found(node))
+        return text
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+    def read(self, node: Node) -> str:
+        text = text_of(node).strip()
+        if text not in self.words:
+            raise Refused(found(node))
+        return text
+
+
+@dataclass(frozen=True)
+class HeaderName:
+    """A header of HTTP. Names with "_" would be taken for ones with "-", so they are refused."""
+
+    expected: str = "the name of a header such as X-Forwarded-User"
+
+    def read(self, node: Node) -> str:
+        text = text_of(node).strip()
+        if not _HEADER.match(text):
+            raise Refused(found(node), "Letters, digits and - may stand in it.")
         return text
 
 

@@ -9,12 +9,14 @@ import msgspec
 from gpumon.config.kinds import (
     BindAddress,
     FilePath,
+    HeaderName,
     HostName,
     Kind,
     ListOf,
     MachineName,
     Network,
     Number,
+    OneOf,
     ServerUrl,
     Text,
     UrlPrefix,
@@ -190,6 +192,36 @@ _ALL = (
         name="web.hostnames",
         kind=ListOf(HostName()),
         help="Names that readers call the page by; none: by any name.",
+    ),
+    Setting(
+        name="web.user_header",
+        kind=HeaderName(),
+        help="Header in which a trusted proxy says who is logged in.",
+    ),
+    Setting(
+        name="web.admins",
+        kind=ListOf(Text(64)),
+        help="Readers who are admins, by the name that the proxy gives.",
+    ),
+    Setting(
+        name="web.anonymous_users",
+        kind=OneOf(("names", "pseudonyms", "hidden")),
+        help="How owners of processes are called for readers who are not logged in.",
+    ),
+    Setting(
+        name="web.command_lines",
+        kind=OneOf(("nobody", "admins", "named")),
+        help="Who may read whole command lines; they may hold secrets.",
+    ),
+    Setting(
+        name="web.refresh_seconds",
+        kind=Number(2, 3600, "seconds"),
+        help="Seconds between two refreshes of an open page.",
+    ),
+    Setting(
+        name="web.colors",
+        kind=OneOf(("states", "use")),
+        help="Colours of the bars: by state, or green, yellow and red by use.",
     ),
     Setting(
         name="metrics.users",

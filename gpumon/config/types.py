@@ -102,6 +102,17 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     """When each host answered last. None: in systemd's StateDirectory=, if any."""
     hostnames: list[str] = []
     """Names that readers may call the page by, in lower case; none: by any."""
+    user_header: str | None = None
+    """The header in which a trusted proxy says who is logged in. None: all are anonymous."""
+    admins: list[str] = []
+    """Readers of the tier "admin", by the name that the proxy gives."""
+    anonymous_users: Literal["names", "pseudonyms", "hidden"] = "names"
+    """How the owners of processes are called for readers who are not logged in."""
+    command_lines: Literal["nobody", "admins", "named"] = "nobody"
+    """Who may read whole command lines."""
+    refresh_seconds: float = 10.0
+    colors: Literal["states", "use"] = "states"
+    """"use": bars in gpumonitor's green, yellow and red, unless an address asks otherwise."""
 
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):

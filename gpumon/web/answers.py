@@ -23,6 +23,8 @@ SECURITY_HEADERS = {
 }
 
 REVALIDATE = "no-cache"
+PRIVATE = "private, no-cache"
+"""For what depends on who reads."""
 FOR_A_YEAR = "public, max-age=31536000, immutable"
 NEVER_STORED = "no-store"
 
@@ -51,7 +53,6 @@ def validated(
     tag: str,
     *,
     cache: str = REVALIDATE,
-    vary: str = "Accept-Encoding",
     headers: Mapping[str, str] | None = None,
 ) -> bottle.HTTPResponse:
     """Return `rendering`, compressed where the client accepts it, or 304 where it has it already.
@@ -60,7 +61,7 @@ def validated(
     """
     zipped = accepts_gzip(bottle.request.get_header("Accept-Encoding", ""))
     etag = f'"{quote(tag, safe="")}{"-gzip" if zipped else ""}"'
-    common = {"ETag": etag, "Vary": vary, **(headers or {})}
+    common = {"ETag": etag, "Vary": "Accept-Encoding", **(headers or {})}
     if _has(bottle.request.get_header("If-None-Match", ""), etag):
         return answer(b"", rendering.content_type, status=304, cache=cache, headers=common)
     if zipped:

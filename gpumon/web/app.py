@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +16,7 @@ from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
 from gpumon.version import __version__
-from gpumon.web import front, text
+from gpumon.web import front, host_text, text, user_text
 from gpumon.web.answers import (
     FOR_A_YEAR,
     HTML,
@@ -31,20 +30,22 @@ from gpumon.web.answers import (
 from gpumon.web.assets import load_assets
 from gpumon.web.earlier.routes import Earlier
 from gpumon.web.entrances import Entrance
+from gpumon.web.help_page import help_page
 from gpumon.web.host_page import host_json, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.links import name_of, root_of, segment, without_suffix
+from gpumon.web.live import HIDDEN_NAMES, Live, Seen, current_address
+from gpumon.web.me import own_style
 from gpumon.web.openapi import openapi
-from gpumon.web.refresh import refresh_seconds
-from gpumon.web.renderings import Rendering, Renderings
-from gpumon.web.templates import Templates, details_of
+from gpumon.web.refusals import Refusals
+from gpumon.web.renderings import Rendering
+from gpumon.web.templates import Templates
 from gpumon.web.user_page import summary_words, user_answer
-
-MOST_COMPARED = 5000
-"""So many names are compared with one that was mistyped."""
 
 _NAME = "<name:re:(?s:.+)>"
 """Of a host or user: anything at all."""
+
+_BY_ACCEPT = "Accept, Accept-Encoding"
 
 
 def make_app(
@@ -64,7 +65,8 @@ def make_app(
     under that prefix as well as without it, so that it doesn't matter whether a proxy strips it.
     `entrances` are where readings come in by themselves; without any, everything only reads.
     """
-    app = _Site(status, detail, config, polls, entries or (lambda: config.hosts)).app
+    live = Live(status, detail, config)
+    app = _Site(live, config, polls, entries or (lambda: config.hosts)).app
     for entrance in entrances:
         entrance.mount(app)
     return app
@@ -73,24 +75,28 @@ def make_app(
 class _Site:
     def __init__(
         self,
-        status: Callable[[], ClusterStatus],
-        detail: Callable[[str], HostSnapshot | None],
+        live: Live,
         config: Config,
         polls: Callable[[], PollCounts],
         entries: Callable[[], list[HostEntry]],
     ) -> None:
-        self._status = status
-        self._detail = detail
+        self._live = live
         self._polls = polls
         self._entries = entries
         self._metrics_config = config.metrics
         self._prefix = config.web.prefix
+        self._colors = config.web.colors
+        self._limits = config.limits
         self._brand = clean(config.web.title)
         self._assets = load_assets()
         self._templates = Templates(
-            css=self._asset_link("gpumon.css"), icon=self._asset_link("favicon.svg")
+            css=self._asset_link("gpumon.css"),
+            script=self._asset_link("gpumon.js"),
+            icon=self._asset_link("favicon.svg"),
+            brand=self._brand,
+            refresh_seconds=config.web.refresh_seconds,
         )
-        self._renderings = Renderings()
+        self._refusals = Refusals(self._templates, self._brand)
         self._described: Rendering | None = None
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
@@ -98,13 +104,16 @@ class _Site:
         if config.web.hostnames:
             self._hosts = HostCheck(config.web.hostnames)
             app.add_hook("before_request", self._check_host)
-        app.default_error_handler = self._error
+        app.default_error_handler = self._refusals.error
         for path in ("/", "/index", "/gpus", "/gpus/"):
             app.get(path, callback=self._front)
         app.get("/status.json", callback=self._status_json)
         app.get("/status.txt", callback=self._status_text)
         app.get(f"/host/{_NAME}", callback=self._host)
         app.get(f"/user/{_NAME}", callback=self._user)
+        app.get("/help", callback=self._help)
+        app.get("/me", callback=self._me)
+        app.get("/me.css", callback=self._me_style)
         app.get("/healthz", callback=self._health)
         app.get("/openapi.json", callback=self._openapi)
         app.get("/metrics", callback=self._metrics)
@@ -112,7 +121,7 @@ class _Site:
         app.get("/static/<name>", callback=self._static)
         app.get("/favicon.ico", callback=lambda: self._static("favicon.svg"))
         this_host = next((host.name for host in config.hosts if host.source == "self"), None)
-        self._earlier = Earlier(self._live, status, detail, this_host)
+        self._earlier = Earlier(live, this_host)
         self._earlier.add_to(app)
 
     def _strip_prefix(self) -> None:
@@ -122,8 +131,7 @@ class _Site:
         """
         path = bottle.request.environ["PATH_INFO"]
         if self._prefix and path == self._prefix:
-            seconds = _refresh_seconds()
-            query = "" if seconds is None else f"?refresh={seconds}"
+            query = current_address().but()
             location = f"{quote(self._prefix.rpartition('/')[2])}/{query}"
             raise answer(
                 b"This address ends in a slash.\n", TEXT, status=302, headers={"Location": location}
@@ -136,61 +144,66 @@ class _Site:
         request = bottle.request
         if request.path != "/healthz" and not self._hosts.accepts(request.get_header("Host")):
             words = "This page does not go by that name. web.hostnames lists those that it has."
-            raise self._sentence(421, words)
+            raise self._refusals.sentence(421, words)
 
     def _front(self) -> bottle.HTTPResponse:
         asked_in_earlier_form = self._earlier.front()
         if asked_in_earlier_form is not None:
             return asked_in_earlier_form
         kind = wanted(bottle.request.get_header("Accept", ""))
-        vary = "Accept, Accept-Encoding"
         if kind == JSON:
-            return self._status_json(vary)
+            return self._status_json(_BY_ACCEPT)
         if kind == TEXT:
-            return self._status_text(vary)
+            return self._status_text(_BY_ACCEPT)
 
-        def render(status: ClusterStatus, root: str, refreshing: bool) -> bytes:
-            view = front.front(status)
+        def page(seen: Seen, root: str) -> bytes:
+            chosen = seen.chosen()
+            view = front.front(chosen, seen.address)
             return self._page(
                 "front.tpl",
-                status,
+                seen,
                 root,
-                refreshing,
-                title=f"{front.headline(status)} - {self._brand}",
+                title=f"{front.headline(seen.status)} - {self._brand}",
                 here="",
-                twin="status.json",
+                twin=f"status.json{seen.address.but(view='', colors='', all='', refresh='')}",
                 view=view,
+                chosen=chosen,
+                remarks=[*seen.remarks(chosen), *view.remarks],
                 starred=view.starred,
-                details=details_of(status),
             )
 
-        return self._live_page("front", render, vary)
+        return self._live_page("front", page, _BY_ACCEPT)
 
     def _status_json(self, vary: str = "Accept-Encoding") -> bottle.HTTPResponse:
-        return self._live("json", JSON, encode, vary)
+        return self._live.answer("status", JSON, lambda seen: encode(seen.said()), vary)
 
     def _status_text(self, vary: str = "Accept-Encoding") -> bottle.HTTPResponse:
-        return self._live("text", TEXT, lambda status: text.render(status).encode("ascii"), vary)
+        return self._live.answer(
+            "status", TEXT, lambda seen: text.render(seen.said()).encode("ascii"), vary
+        )
 
     def _host(self, name: str) -> bottle.HTTPResponse:
         plain, wants_json = without_suffix(name)
-        host = _find_host(self._status(), plain)
+        host = _find_host(self._live.status(), plain)
         if host is None:
-            return self._unknown_host(name_of(plain))
+            names = [host.name for host in self._live.status().hosts]
+            return self._refusals.unknown_host(name_of(plain), names)
         key = host.name
 
-        def json(status: ClusterStatus) -> bytes:
-            return host_json(status, _named(status, key) or host, self._detail(key))
+        def reading(seen: Seen) -> tuple[HostStatus, HostSnapshot | None]:
+            shown = _named(seen.status, key)
+            if shown is None:  # it was taken out of the configuration in this very moment
+                raise bottle.HTTPError(404)
+            return shown, self._live.detail(key, seen.sight)
 
-        def page(status: ClusterStatus, root: str, refreshing: bool) -> bytes:
-            shown, detail = _named(status, key) or host, self._detail(key)
+        def page(seen: Seen, root: str) -> bytes:
+            shown, detail = reading(seen)
             here = f"host/{segment(key)}"
-            said = host_page(shown, detail, status.time)
+            said = host_page(shown, detail, seen.status.time)
             return self._page(
                 "host.tpl",
-                status,
+                seen,
                 root,
-                refreshing,
                 title=f"{key} - {self._brand}",
                 here=here,
                 twin=f"{here}.json",
@@ -201,38 +214,71 @@ class _Site:
                 detail=detail,
             )
 
-        if wants_json:
-            return self._live(("host json", key), JSON, json)
-        return self._live_page(("host", key), page)
+        return self._in_three_forms(
+            ("host", key),
+            wants_json,
+            page,
+            lambda seen: host_json(seen.status, *reading(seen)),
+            lambda seen: host_text.render(seen.status, *reading(seen)),
+        )
 
     def _user(self, name: str) -> bottle.HTTPResponse:
         plain, wants_json = without_suffix(name)
         user = name_of(plain)
         here = f"user/{segment(user)}"
 
-        def page(status: ClusterStatus, root: str, refreshing: bool) -> bytes:
-            found = user_answer(status, user)
+        def page(seen: Seen, root: str) -> bytes:
+            found = user_answer(seen.status, user)
             return self._page(
                 "user.tpl",
-                status,
+                seen,
                 root,
-                refreshing,
                 title=f"{user} - {self._brand}",
                 here=here,
                 twin=f"{here}.json",
                 answer=found,
-                summary=summary_words(found),
+                summary=HIDDEN_NAMES if seen.hides(user) else summary_words(found),
                 starred=any(held.user_by is not None for held in found.gpus),
             )
 
-        if wants_json:
-            return self._live(
-                ("user json", user), JSON, lambda status: encode(user_answer(status, user))
-            )
-        return self._live_page(("user", user), page)
+        def plain_text(seen: Seen) -> str:
+            if seen.hides(user):
+                return f"{HIDDEN_NAMES}\n"
+            return user_text.render(user_answer(seen.status, user), seen.status)
+
+        return self._in_three_forms(
+            ("user", user),
+            wants_json,
+            page,
+            lambda seen: encode(user_answer(seen.status, user)),
+            plain_text,
+        )
+
+    def _help(self) -> bottle.HTTPResponse:
+        def page(seen: Seen, root: str) -> bytes:
+            return self._page(
+                "help.tpl", seen, root, title=f"Help - {self._brand}", here="help", twin=None,
+                page=help_page(self._limits), starred=False,
+            )  # fmt: skip
+
+        return self._live_page("help", page)
+
+    def _me(self) -> bottle.HTTPResponse:
+        """Send a reader who is logged in on to the own page."""
+        name = self._live.reader().name
+        headers = self._live.headers()
+        if name is None:
+            words = "Nobody is logged in here: this server is not told who reads."
+            return self._refusals.sentence(404, words, headers=headers)
+        location = f"user/{segment(name)}"
+        return answer(b"Your page.\n", TEXT, status=302, headers={**headers, "Location": location})
+
+    def _me_style(self) -> bottle.HTTPResponse:
+        body = own_style(self._live.reader().name).encode()
+        return answer(body, "text/css; charset=utf-8", headers=self._live.headers())
 
     def _health(self) -> bottle.HTTPResponse:
-        status = self._status()
+        status = self._live.status()
         facts = {
             "status": "ok",
             "version": __version__,
@@ -250,10 +296,10 @@ class _Site:
         return validated(self._described, f"openapi-{__version__}")
 
     def _metrics(self) -> bottle.HTTPResponse:
-        return self._live(
+        return self._live.answer(
             "metrics",
             METRICS,
-            lambda status: metrics(status, self._polls(), self._metrics_config),
+            lambda seen: metrics(seen.status, self._polls(), self._metrics_config),
         )
 
     def _prometheus_targets(self) -> bottle.HTTPResponse:
@@ -271,96 +317,46 @@ class _Site:
     def _asset_link(self, name: str) -> str:
         return f"static/{name}?v={self._assets[name].digest}"
 
-    def _page(
-        self, name: str, status: ClusterStatus, root: str, refreshing: bool, **values: Any
-    ) -> bytes:
+    def _page(self, name: str, seen: Seen, root: str, **values: Any) -> bytes:
         return self._templates.render(
-            name, root=root, status=status, brand=self._brand, refreshing=refreshing, **values
+            name,
+            root=root,
+            status=seen.status,
+            address=seen.address,
+            personal=seen.personal,
+            colors=seen.address.colors or self._colors,
+            commands=seen.sight.commands,
+            **values,
         )
+
+    def _in_three_forms(
+        self,
+        form: tuple[str, str],
+        wants_json: bool,
+        page: Callable[[Seen, str], bytes],
+        json: Callable[[Seen], bytes],
+        plain: Callable[[Seen], str],
+    ) -> bottle.HTTPResponse:
+        """Answer with JSON where the address ends so, else with what the client accepts."""
+        if wants_json:
+            return self._live.answer(form, JSON, json)
+        kind = wanted(bottle.request.get_header("Accept", ""))
+        if kind == JSON:
+            return self._live.answer(form, JSON, json, _BY_ACCEPT)
+        if kind == TEXT:
+            return self._live.answer(
+                form, TEXT, lambda seen: plain(seen).encode("ascii"), _BY_ACCEPT
+            )
+        return self._live_page(form, page, _BY_ACCEPT)
 
     def _live_page(
         self,
-        form: Hashable,
-        render: Callable[[ClusterStatus, str, bool], bytes],
+        form: str | tuple[str, str],
+        render: Callable[[Seen, str], bytes],
         vary: str = "Accept-Encoding",
     ) -> bottle.HTTPResponse:
         root = root_of(bottle.request.environ["PATH_INFO"])
-        refreshing = _refresh_seconds() is not None
-        return self._live(
-            (form, root, refreshing),
-            HTML,
-            lambda status: render(status, root, refreshing),
-            vary,
-        )
-
-    def _live(
-        self,
-        form: Hashable,
-        content_type: str,
-        render: Callable[[ClusterStatus], bytes],
-        vary: str = "Accept-Encoding",
-    ) -> bottle.HTTPResponse:
-        """Answer with live data in one form: from the cache, or as 304."""
-        status = self._status()
-        rendering = self._renderings.get(
-            status.revision, form, lambda: Rendering(render(status), content_type)
-        )
-        seconds = _refresh_seconds()
-        refreshing = "" if seconds is None else "-r"
-        kind = content_type.partition(";")[0].rpartition("/")[2]
-        return validated(
-            rendering,
-            f"{status.revision}-{kind}{refreshing}",
-            vary=vary,
-            headers={} if seconds is None else {"Refresh": str(seconds)},
-        )
-
-    def _unknown_host(self, name: str) -> bottle.HTTPResponse:
-        names = [host.name for host in self._status().hosts[:MOST_COMPARED]]
-        near = difflib.get_close_matches(name[:64], names, n=4, cutoff=0.5)
-        return self._sentence(404, f"There is no host {clean(name, 80)!r} here.", near=near)
-
-    def _error(self, error: bottle.HTTPError) -> bottle.HTTPResponse:
-        words = _ERRORS.get(error.status_code, "This request could not be answered.")
-        headers = {"Allow": "GET, HEAD"} if error.status_code == 405 else {}
-        return self._sentence(error.status_code, words, headers=headers)
-
-    def _sentence(
-        self,
-        code: int,
-        words: str,
-        *,
-        near: list[str] | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> bottle.HTTPResponse:
-        """Answer with one sentence, as page, JSON or text."""
-        path = bottle.request.environ["PATH_INFO"]
-        kind = wanted(bottle.request.get_header("Accept", ""))
-        if kind == JSON or path.endswith(".json"):
-            body, kind = encode({"error": words, "near": near or []}), JSON
-        elif kind == HTML:
-            body = self._templates.render(
-                "message.tpl",
-                root=root_of(path),
-                brand=self._brand,
-                title=f"{code} - {self._brand}",
-                heading=words,
-                near=near or [],
-            )
-        else:
-            also = f" Did you mean {', '.join(near)}?" if near else ""
-            body = f"{text.plain(words + also, 400)}\n".encode("ascii")
-        return answer(body, kind, status=code, headers={"Vary": "Accept", **(headers or {})})
-
-
-_ERRORS = {
-    404: "There is nothing at this address.",
-    405: "This address can only be read: use GET or HEAD.",
-}
-
-
-def _refresh_seconds() -> int | None:
-    return refresh_seconds(bottle.request.query.get("refresh", ""))
+        return self._live.answer((form, root), HTML, lambda seen: render(seen, root), vary)
 
 
 def _find_host(status: ClusterStatus, decoded: str) -> HostStatus | None:

@@ -9,7 +9,11 @@ from typing import NamedTuple
 from gpumon.web.renderings import Rendering
 
 _FOLDER = Path(__file__).parent / "static"
-_TYPES = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 
 class Asset(NamedTuple):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpumon.cluster.order import COLUMNS, LARGEST_FIRST
 from gpumon.cluster.status import ClusterStatus, ModelTotals
 from gpumon.states import GPU_STATES, GpuState
 from gpumon.units import UNKNOWN, clock, duration
+from gpumon.web.address import Address
 from gpumon.web.holding import owners_by_rule
 from gpumon.web.hosts import HostRow, host_row
+from gpumon.web.map import by_model
 from gpumon.web.waste import Waste, longest_idle, wasted
 from gpumon.web.words import counted
 
@@ -16,9 +19,13 @@ SIMULATED = "SIMULATED: these hosts and numbers are invented"
 
 NO_HOSTS = "No hosts are configured. Write them into config.yml, then reload the server:"
 EXAMPLE_HOSTS = ("hosts:", "  - gpu-host-1", "  - gpu-host-2")
+NO_MATCH = "No host fits the filter."
 NO_ANSWER = "No host has answered yet."
 NO_GPUS = "No GPU is known: the hosts say why."
 NO_WASTE = "Nothing is known to be wasted or broken."
+NO_HISTORY = (
+    "No history is kept yet, so nothing can be said about last week. What you see is this moment."
+)
 NO_USERS = "Nobody holds a GPU, as far as the hosts answer."
 BY_RULE = (
     "* owner by rule, not by the user that the process runs as: the page of the host says how."
@@ -29,6 +36,25 @@ MIG_COUNTS = (
     "A GPU in MIG mode counts once in the totals. In this table its instances count, each under "
     "its profile."
 )
+
+
+MOST_ROWS = 200
+"""Above so many hosts the map is shown unless rows are asked for; rows come so many a page."""
+MOST_DETAILED_HOSTS = 50
+"""Up to so many hosts the front page holds every GPU's readings; above, the hosts' pages do."""
+MOST_OPEN_GPUS = 16
+"""Up to so many GPUs those readings stand open."""
+
+
+_PLAIN = Address()
+
+
+class Column(NamedTuple):
+    """How the hosts are ordered by one column, and what a click on its heading asks for."""
+
+    aria: str
+    """"ascending", "descending", or "" where the order is another's."""
+    next: str
 
 
 class Front(NamedTuple):
@@ -44,6 +70,17 @@ class Front(NamedTuple):
     ask: list[Waste]
     """Whom to ask when nothing is free: the GPUs that are idle longest."""
     hosts: list[HostRow]
+    """The rows of this page: all, or `MOST_ROWS` of them. None of the map's."""
+    map: list[tuple[str, list[HostRow]]]
+    """The map's hosts by model; empty where rows are shown."""
+    fitting: int
+    """How many hosts the address asks for."""
+    page: int
+    pages: int
+    details: str
+    """Whether rows hold every GPU's readings: "", "closed" or "open"."""
+    columns: dict[str, Column]
+    remarks: list[str]
     waste: list[Waste]
     by_rule: set[str]
     """Users who hold something on fresh hosts as owners by a rule."""
@@ -51,10 +88,19 @@ class Front(NamedTuple):
     """Whether anybody is marked as owner by a rule, so that the mark needs its words."""
 
 
-def front(status: ClusterStatus) -> Front:
-    """Return everything that the front page says about `status`."""
+def front(status: ClusterStatus, address: Address = _PLAIN) -> Front:
+    """Return everything that the front page says about `status`.
+
+    `status` is over the hosts that `address` asks for, in its order.
+    """
     waste = wasted(status)
-    hosts = [host_row(host) for host in status.hosts]
+    fitting = len(status.hosts)
+    as_map = (address.view or ("map" if fitting > MOST_ROWS else "rows")) == "map"
+    pages = 1 if as_map else max(1, -(-fitting // MOST_ROWS))
+    page = min(address.page, pages)
+    start = 0 if as_map else (page - 1) * MOST_ROWS
+    shown = status.hosts if as_map else status.hosts[start : start + MOST_ROWS]
+    hosts = [host_row(host) for host in shown]
     nothing_free = _nothing_free(status)
     return Front(
         models=status.models,
@@ -62,13 +108,35 @@ def front(status: ClusterStatus) -> Front:
         mig=any(gpu.mig for host in status.hosts for gpu in host.gpus),
         nothing_free=nothing_free,
         ask=longest_idle(waste, 5) if nothing_free else [],
-        hosts=hosts,
+        hosts=[] if as_map else hosts,
+        map=by_model(hosts) if as_map else [],
+        fitting=fitting,
+        page=page,
+        pages=pages,
+        details=_details(status),
+        columns={name: _column(name, address.order) for name in COLUMNS},
+        remarks=[f"There is no page {address.page}: this is the last."]
+        if address.page > pages
+        else [],
         waste=waste,
         by_rule=owners_by_rule(
             gpu for host in status.hosts if host.state == "fresh" for gpu in host.gpus
         ),
         starred=any(held.by_rule for row in hosts for held in row.held),
     )
+
+
+def _details(status: ClusterStatus) -> str:
+    if len(status.hosts) > MOST_DETAILED_HOSTS:
+        return ""
+    return "open" if status.totals.gpus.total <= MOST_OPEN_GPUS else "closed"
+
+
+def _column(name: str, order: str) -> Column:
+    """A heading asks for its order, then for the reverse, then for the configuration's."""
+    first, second = (f"-{name}", name) if name in LARGEST_FIRST else (name, f"-{name}")
+    aria = {name: "ascending", f"-{name}": "descending"}.get(order, "")
+    return Column(aria, {first: second, second: ""}.get(order, first))
 
 
 def _nothing_free(status: ClusterStatus) -> str:
@@ -121,15 +189,19 @@ def as_of(status: ClusterStatus) -> str:
     return clock(status.time).split()[-1]
 
 
-def freshness(status: ClusterStatus) -> str:
-    """Return how old the readings are that count, and how often hosts are asked."""
+def readings(status: ClusterStatus) -> str:
+    """Return how old the readings are that count: "readings up to 8s old"."""
     ages = [
         host.age_seconds
         for host in status.hosts
         if host.state == "fresh" and host.age_seconds is not None
     ]
-    asked = f"hosts are asked every {status.poll_interval_seconds:g} s"
-    return f"readings up to {duration(max(ages))} old, {asked}" if ages else f"no reading, {asked}"
+    return f"readings up to {duration(max(ages))} old" if ages else "no reading"
+
+
+def freshness(status: ClusterStatus) -> str:
+    """Return how old the readings are, and how often hosts are asked."""
+    return f"{readings(status)}, hosts are asked every {status.poll_interval_seconds:g} s"
 
 
 def totals(status: ClusterStatus) -> str:

@@ -33,9 +33,9 @@ def watts(draw: float | None, limit: float | None) -> str:
     return f"{draw:.0f} W" if limit is None else f"{draw:.0f} of {limit:.0f} W"
 
 
-def memory_tenths(gpu: GpuStatus | MigStatus) -> int | None:
-    """Return how full the memory is, in tenths; None where it isn't known."""
+def memory_percent(gpu: GpuStatus | MigStatus) -> float | None:
+    """Return how full the memory is; None where it isn't known."""
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     if used is None or total is None or total <= 0:
         return None
-    return max(0, min(10, round(10 * used / total)))
+    return 100 * used / total

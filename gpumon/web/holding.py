@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import holding
+from gpumon.cluster.totals import holding, parts
 from gpumon.summary import Holder
 
 
@@ -20,11 +20,6 @@ class Held(NamedTuple):
     """Start of the oldest process."""
     by_rule: bool
     """Whether some of it is theirs by a rule (`owners_by_rule`)."""
-
-
-def parts(gpu: GpuStatus) -> Sequence[GpuStatus | MigStatus]:
-    """Return what can be held one by one: the MIG instances of a GPU, else the GPU itself."""
-    return gpu.mig or [gpu]
 
 
 def holders(part: GpuStatus | MigStatus) -> list[Holder]:

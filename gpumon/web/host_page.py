@@ -63,13 +63,13 @@ class HostAnswer(msgspec.Struct, kw_only=True):
 
 
 def host_json(status: ClusterStatus, host: HostStatus, detail: HostSnapshot | None) -> bytes:
-    """Return the host with its last reading, without command lines: they may hold secrets."""
+    """Return the host with its last reading, both as the reader may see them."""
     answer = HostAnswer(
         simulated=host.simulated,
         revision=status.revision,
         time=status.time,
         host=host,
-        detail=None if detail is None else _without_commands(detail),
+        detail=detail,
     )
     return encode(answer)
 
@@ -167,23 +167,3 @@ def _hidden(gpus: list[Gpu]) -> Iterator[tuple[str, str]]:
         for instance in gpu.mig:
             if instance.processes is None:
                 yield f"{gpu.index} MIG {instance.index}", instance.error or "reason not known"
-
-
-def _without_commands(detail: HostSnapshot) -> HostSnapshot:
-    def bare(processes: list[Process] | None) -> list[Process] | None:
-        if processes is None:
-            return None
-        return [msgspec.structs.replace(process, command=None) for process in processes]
-
-    gpus = [
-        msgspec.structs.replace(
-            gpu,
-            processes=bare(gpu.processes),
-            mig=[
-                msgspec.structs.replace(instance, processes=bare(instance.processes))
-                for instance in gpu.mig
-            ],
-        )
-        for gpu in detail.gpus
-    ]
-    return msgspec.structs.replace(detail, gpus=gpus)

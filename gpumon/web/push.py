@@ -12,7 +12,7 @@ from gpumon.http import xmlrpc
 from gpumon.http.push_tokens import Caller, PushTokens, caller_of
 from gpumon.http.xmlrpc import RpcError
 from gpumon.web.answers import TEXT, answer
-from gpumon.web.refusals import Refusals
+from gpumon.web.refused_pushes import Refusals
 
 log = logging.getLogger(__name__)
 

@@ -1,50 +1,70 @@
-"""One log line for each kind of refusal, and not one for each request of a flood."""
+"""Answers that are one sentence: what is wrong with a request, and the way on."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable
+import difflib
+from collections.abc import Sequence
 
+import bottle
+
+from gpumon.model import encode
 from gpumon.text import clean
+from gpumon.web import text
+from gpumon.web.address import Address
+from gpumon.web.answers import HTML, JSON, answer, wanted
+from gpumon.web.links import root_of
+from gpumon.web.templates import Templates
 
-log = logging.getLogger(__name__)
+MOST_COMPARED = 5000
+"""So many names are compared with one that was mistyped."""
 
-QUIET_SECONDS = 60.0
-"""The same refusal is logged again after this time at the earliest."""
-MOST_LINES = 20
-"""In that time, whatever is refused to whom."""
+_ERRORS = {
+    404: "There is nothing at this address.",
+    405: "This address can only be read: use GET or HEAD.",
+}
 
 
 class Refusals:
-    """Logs refused requests. For any thread."""
+    """Says why a request brings nothing: as page, JSON or text, whatever the client accepts."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._began = -QUIET_SECONDS
-        self._told: set[tuple[str, str, str]] = set()
-        self._untold = 0
+    def __init__(self, templates: Templates, brand: str) -> None:
+        self._templates = templates
+        self._brand = brand
 
-    def note(self, address: str, who: str, sentence: str) -> None:
-        """Log that a request of `who` from `address` was refused, unless it was just now."""
-        line = (clean(address, 64), clean(who, 64), clean(sentence, 300))
-        with self._lock:
-            now = self._monotonic()
-            untold = 0
-            if now - self._began >= QUIET_SECONDS:
-                untold, self._untold = self._untold, 0
-                self._began = now
-                self._told.clear()
-            known = line in self._told or len(self._told) >= MOST_LINES
-            if known:
-                self._untold += 1
-            else:
-                self._told.add(line)
-        if untold:
-            log.warning("%d more pushes were refused in the minute before", untold)
-        if not known:
-            log.warning(
-                "a push of %s from %s was refused: %s", line[1] or "nobody", line[0], line[2]
+    def unknown_host(self, name: str, names: Sequence[str]) -> bottle.HTTPResponse:
+        """Answer that no host is called `name`, with those of `names` that are near to it."""
+        near = difflib.get_close_matches(name[:64], names[:MOST_COMPARED], n=4, cutoff=0.5)
+        return self.sentence(404, f"There is no host {clean(name, 80)!r} here.", near=near)
+
+    def error(self, error: bottle.HTTPError) -> bottle.HTTPResponse:
+        """Answer to what Bottle refuses."""
+        words = _ERRORS.get(error.status_code, "This request could not be answered.")
+        headers = {"Allow": "GET, HEAD"} if error.status_code == 405 else {}
+        return self.sentence(error.status_code, words, headers=headers)
+
+    def sentence(
+        self,
+        code: int,
+        words: str,
+        *,
+        near: Sequence[str] = (),
+        headers: dict[str, str] | None = None,
+    ) -> bottle.HTTPResponse:
+        """Answer with `words`, and with links to the hosts in `near`."""
+        path = bottle.request.environ["PATH_INFO"]
+        kind = wanted(bottle.request.get_header("Accept", ""))
+        if kind == JSON or path.endswith(".json"):
+            body, kind = encode({"error": words, "near": near}), JSON
+        elif kind == HTML:
+            body = self._templates.render(
+                "message.tpl",
+                root=root_of(path),
+                address=Address(),
+                title=f"{code} - {self._brand}",
+                heading=words,
+                near=near,
             )
+        else:
+            also = f" Did you mean {', '.join(near)}?" if near else ""
+            body = f"{text.plain(words + also, 400)}\n".encode("ascii")
+        return answer(body, kind, status=code, headers={"Vary": "Accept", **(headers or {})})

@@ -6,37 +6,39 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bottle import SimpleTemplate, html_escape
+from bottle import SimpleTemplate
 
 from gpumon.cluster.status import ClusterStatus
-from gpumon.states import GpuState
-from gpumon.text import clean
+from gpumon.states import GPU_STATES, GpuState
 from gpumon.units import clock, duration, mib
 from gpumon.version import __version__
-from gpumon.web import ages, front, gpus, words
+from gpumon.web import ages, bars, front, gpus, words
 from gpumon.web.cells import MARKS, cell
+from gpumon.web.escape import escape
 from gpumon.web.holding import holders
 from gpumon.web.hosts import USERS_A_HOST
 from gpumon.web.links import segment
+from gpumon.web.map import map_link
 
 _FOLDER = Path(__file__).parent / "pages"
-
-LONGEST_TEXT = 1000
-
-MOST_DETAILED_HOSTS = 50
-"""Up to so many hosts the front page holds every GPU's readings; above, the hosts' pages do."""
-MOST_OPEN_GPUS = 16
-"""Up to so many GPUs those readings stand open."""
 
 
 class Templates:
     """Renders pages. `{{ }}` in a template escapes for text and for quoted attributes."""
 
-    def __init__(self, css: str, icon: str) -> None:
-        """Take the addresses of style sheet and icon, relative to the front page."""
+    def __init__(
+        self, *, css: str, script: str, icon: str, brand: str, refresh_seconds: float
+    ) -> None:
+        """Take the addresses of style sheet, script and icon, relative to the front page."""
         self._common: dict[str, Any] = {
             "css": css,
+            "script": script,
             "icon": icon,
+            "brand": brand,
+            "refresh_seconds": refresh_seconds,
+            "personal": False,
+            "bar": bars.bar,
+            "map_link": map_link,
             "version": __version__,
             "cell": cell,
             "clock": clock,
@@ -45,8 +47,8 @@ class Templates:
             "iso": _iso,
             "key_mark": _key_mark,
             "memory": gpus.memory,
-            "memory_tenths": gpus.memory_tenths,
             "mib": mib,
+            "counted": words.counted,
             "numbers": words.numbers,
             "segment": segment,
             "sentence": words.sentence,
@@ -55,21 +57,26 @@ class Templates:
             "watts": gpus.watts,
             "as_of": front.as_of,
             "counts": front.counts,
-            "freshness": front.freshness,
+            "readings": front.readings,
             "size": front.size,
             "totals": front.totals,
             "BY_RULE": front.BY_RULE,
             "SIMULATED": front.SIMULATED,
             "NO_HOSTS": front.NO_HOSTS,
+            "NO_MATCH": front.NO_MATCH,
             "EXAMPLE_HOSTS": front.EXAMPLE_HOSTS,
             "MIG_COUNTS": front.MIG_COUNTS,
             "NO_USERS": front.NO_USERS,
             "NO_WASTE": front.NO_WASTE,
+            "NO_HISTORY": front.NO_HISTORY,
+            "MOST_ROWS": front.MOST_ROWS,
+            "GPU_STATES": GPU_STATES,
             "BLOCKS": 6,
             "USERS_A_HOST": USERS_A_HOST,
             "PLACES": 8,
             "MOST_USERS": 20,
             "MOST_WASTE": 40,
+            "MOST_FOLDED": 100,
         }
         self._templates = {path.name: _compiled(path) for path in _FOLDER.glob("*.tpl")}
 
@@ -91,22 +98,6 @@ class Templates:
 def page_template(name: str) -> SimpleTemplate:
     """Return one template by itself, for a page that is no page of the server."""
     return _compiled(_FOLDER / name)
-
-
-def details_of(status: ClusterStatus) -> str:
-    """Return whether the front page holds every GPU's readings: "", "closed" or "open"."""
-    if len(status.hosts) > MOST_DETAILED_HOSTS:
-        return ""
-    return "open" if status.totals.gpus.total <= MOST_OPEN_GPUS else "closed"
-
-
-def escape(text: str) -> str:
-    """Return foreign text for HTML, between tags or in a quoted attribute.
-
-    What is not printable was taken out where it entered; this holds for what slipped through.
-    """
-    escaped: str = html_escape(text if text.isprintable() else clean(text, LONGEST_TEXT))
-    return escaped
 
 
 class _Template(SimpleTemplate):  # type: ignore[misc]

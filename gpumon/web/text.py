@@ -34,12 +34,12 @@ def render(status: ClusterStatus) -> str:
     view = front(status)
     blocks = [
         _head(status),
-        _models(view),
+        _models(status, view),
         _hosts(view),
         _users(status, view.by_rule),
         _waste(view, status.time),
         [words.BY_RULE] if view.starred else [],
-        _wrapped(plain(words.totals(status), 4 * WIDTH)),
+        wrapped(plain(words.totals(status), 4 * WIDTH)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -54,12 +54,19 @@ def _head(status: ClusterStatus) -> list[str]:
     size = words.size(status).replace(" on ", ", ")
     lines = [words.SIMULATED] if status.simulated else []
     lines.append(cut(f"{plain(status.title, 16)}  {counts}   {size}", WIDTH))
-    return [*lines, f"as of {words.as_of(status)}, {words.freshness(status)}"]
+    lines.append(f"as of {words.as_of(status)}, {words.freshness(status)}")
+    if status.query:
+        lines += wrapped(plain(f"only hosts that fit the filter: {status.query}", 300))
+    for remark in status.query_remarks:
+        lines += wrapped(plain(remark, 300))
+    return lines
 
 
-def _models(view: Front) -> list[str]:
+def _models(status: ClusterStatus, view: Front) -> list[str]:
     if not view.models:
-        return [] if view.hosts else [words.NO_HOSTS, *words.EXAMPLE_HOSTS]
+        if status.query and not status.hosts:
+            return [words.NO_MATCH]
+        return [] if view.fitting else [words.NO_HOSTS, *words.EXAMPLE_HOSTS]
     rows = [
         [
             plain(model.model),
@@ -69,9 +76,9 @@ def _models(view: Front) -> list[str]:
         ]
         for model in view.models
     ]
-    lines = _table(["MODEL", ">FREE", ">TOTAL", "LARGEST BLOCKS"], rows, [28, 5, 5])
+    lines = table(["MODEL", ">FREE", ">TOTAL", "LARGEST BLOCKS"], rows, [28, 5, 5])
     lines += [view.nothing_free] if view.nothing_free else []
-    return [*lines, *_wrapped(words.MIG_COUNTS)] if view.mig else lines
+    return [*lines, *wrapped(words.MIG_COUNTS)] if view.mig else lines
 
 
 def _blocks(model: ModelTotals) -> list[str]:
@@ -82,10 +89,13 @@ def _blocks(model: ModelTotals) -> list[str]:
 
 def _hosts(view: Front) -> list[str]:
     rows = view.hosts
+    if view.fitting > MOST_HOSTS:
+        return [
+            f"{view.fitting} hosts are too many to list here: filter them (/?q=free), or see "
+            "/status.json or /host/NAME."
+        ]
     if not rows:
         return []
-    if len(rows) > MOST_HOSTS:
-        return [f"{len(rows)} hosts are too many to list here: see /status.json or /host/NAME."]
     name = _width((row.host.name for row in rows), 4, 20)
     model = _width((row.model for row in rows), 5, 18)
     marks = _MARK * min(_GPUS_A_LINE, max(1, *(len(row.host.gpus) for row in rows)))
@@ -118,14 +128,14 @@ def _mark_lines(row: HostRow) -> list[str]:
 
 
 def _users_of(row: HostRow) -> str:
-    held = ", ".join(f"{_user(one.user, one.by_rule)} {len(one.gpus)}" for one in row.held)
+    held = ", ".join(f"{user_words(one.user, one.by_rule)} {len(one.gpus)}" for one in row.held)
     return held if row.host.state == "fresh" or not held else f"last: {held}"
 
 
 def _users(status: ClusterStatus, by_rule: set[str]) -> list[str]:
     rows = [
         [
-            _user(user.user, user.user in by_rule),
+            user_words(user.user, user.user in by_rule),
             str(user.gpus),
             str(user.idle_gpus),
             mib(user.gpu_memory_used_mib),
@@ -138,7 +148,7 @@ def _users(status: ClusterStatus, by_rule: set[str]) -> list[str]:
     if not rows:
         return []
     headings = ["USER", ">GPUS", ">IDLE", ">MEMORY", ">PROCS", ">SINCE", "WHERE"]
-    lines = _table(headings, rows, [20, 5, 5, 7, 5, 6])
+    lines = table(headings, rows, [20, 5, 5, 7, 5, 6])
     more = len(status.users) - len(rows)
     return [*lines, f"and {counted(more, 'more user')}"] if more else lines
 
@@ -148,21 +158,22 @@ def _waste(view: Front, now: float) -> list[str]:
         [
             row.kind,
             plain(row.host) + (f":{numbers(row.gpus)}" if row.gpus else ""),
-            ",".join(_user(user, user in row.by_rule) for user in row.users) or UNKNOWN,
+            ",".join(user_words(user, user in row.by_rule) for user in row.users) or UNKNOWN,
             since(now, row.since, row.at_least).replace("at least ", ">="),
             plain(row.what, 3 * WIDTH),
         ]
         for row in view.waste[:MOST_WASTE]
     ]
     if not rows:
-        return [words.NO_WASTE] if view.hosts else []
+        return [words.NO_WASTE] if view.fitting else []
     headings = ["STATE", "WHERE", "WHO", ">SINCE", "WHAT"]
-    lines = _table(headings, rows, [7, 28, 16, 7])
+    lines = table(headings, rows, [7, 28, 16, 7])
     more = len(view.waste) - len(rows)
     return [*lines, f"and {counted(more, 'more row')}"] if more else lines
 
 
-def _user(name: str | None, by_rule: bool) -> str:
+def user_words(name: str | None, by_rule: bool) -> str:
+    """Return a user's name, with its mark where it is one by a rule; "?" for unknown owners."""
     if name is None:
         return "?"
     return f"{plain(name, 19)}*" if by_rule else plain(name, 20)
@@ -172,7 +183,7 @@ def _width(texts: Iterable[str], least: int, most: int) -> int:
     return min(most, max([least, *(len(plain(text)) for text in texts)]))
 
 
-def _table(headings: Sequence[str], rows: list[list[str]], most: Sequence[int]) -> list[str]:
+def table(headings: Sequence[str], rows: list[list[str]], most: Sequence[int]) -> list[str]:
     """Return aligned lines. `most` limits all columns but the last, which takes the rest and goes
     on below itself where that is too little. ">" before a heading aligns to the right.
     """
@@ -197,5 +208,6 @@ def _table(headings: Sequence[str], rows: list[list[str]], most: Sequence[int]) 
     return lines
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
+    """Return `text` in lines of at most WIDTH."""
     return textwrap.wrap(text, WIDTH)

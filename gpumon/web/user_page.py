@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus, UserTotals
+from gpumon.cluster.totals import parts
 from gpumon.model import SCHEMA
 from gpumon.states import GpuState, HostState
 from gpumon.summary import Holder
-from gpumon.web.holding import holders, parts
+from gpumon.web.holding import holders
 from gpumon.web.words import counted
 
 

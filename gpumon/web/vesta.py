@@ -25,7 +25,7 @@ from gpumon.model import encode
 from gpumon.text import clean
 from gpumon.web.answers import JSON, answer
 from gpumon.web.push import MAX_BODY_BYTES
-from gpumon.web.refusals import Refusals
+from gpumon.web.refused_pushes import Refusals
 
 _UPDATE = re.compile(r"/update/host/([0-9a-f]{32})/?\Z")
 _REWRITTEN = str.maketrans(dict.fromkeys(".,-@[]:;", "_"))

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import counted_gpus
+from gpumon.cluster.totals import counted_gpus, parts
 from gpumon.units import mib
 from gpumon.web import advice
-from gpumon.web.holding import owners_by_rule, parts, users
+from gpumon.web.holding import owners_by_rule, users
 from gpumon.web.hosts import has_readings
 from gpumon.web.words import listed
 

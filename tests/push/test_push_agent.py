@@ -29,7 +29,7 @@ from gpumon.summary import summarize
 from gpumon.web.app import make_app
 from gpumon.web.entrances import body_limit_of
 from gpumon.web.push import PushDesk
-from gpumon.web.refusals import Refusals
+from gpumon.web.refused_pushes import Refusals
 
 GPU_09 = HostEntry(name="gpu-09", source="pushed", address="push://gpu-09", host="gpu-09")
 SNAPSHOT = a_snapshot(a_gpu(), sample_age_seconds=None)

@@ -25,7 +25,7 @@ from gpumon.summary import summarize
 from gpumon.web.app import make_app
 from gpumon.web.entrances import body_limit_of
 from gpumon.web.push import MAX_BODY_BYTES, PushDesk
-from gpumon.web.refusals import MOST_LINES, Refusals
+from gpumon.web.refused_pushes import MOST_LINES, Refusals
 
 GPU_09 = HostEntry(name="gpu-09", source="pushed", address="push://gpu-09", host="gpu-09")
 GPU_10 = HostEntry(name="gpu-10", source="pushed", address="push://gpu-10", host="gpu-10")

@@ -26,7 +26,7 @@ from gpumon.http.server import Site
 from gpumon.web.app import make_app
 from gpumon.web.entrances import body_limit_of
 from gpumon.web.push import MAX_BODY_BYTES
-from gpumon.web.refusals import Refusals
+from gpumon.web.refused_pushes import Refusals
 from gpumon.web.vesta import VestaDesk
 
 NODE = HostEntry(name="node-1.lab", source="pushed", address="push://node-1.lab", host="node-1.lab")

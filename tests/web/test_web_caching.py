@@ -9,7 +9,7 @@ from web_client import BROWSER, get, site
 from web_cluster import every_state, simulated
 
 from gpumon.web.answers import accepts_gzip
-from gpumon.web.renderings import MOST, Rendering, Renderings
+from gpumon.web.renderings import MOST, PerRevision, Rendering
 
 LIVE = ["/", "/status.json", "/status.txt", "/host/gpu-1", "/host/gpu-1.json", "/user/bob"]
 
@@ -129,7 +129,7 @@ def test_a_new_revision_replaces_the_old_page():
 
 def test_many_threads_share_one_rendering():
     made = []
-    renderings, start = Renderings(), threading.Barrier(8)
+    renderings, start = PerRevision(MOST), threading.Barrier(8)
 
     def ask():
         start.wait(timeout=10)
@@ -144,15 +144,15 @@ def test_many_threads_share_one_rendering():
 
 
 def test_renderings_of_one_revision_are_bounded():
-    renderings = Renderings()
+    renderings = PerRevision(MOST)
     for number in range(3 * MOST):
         renderings.get("r", number, lambda: Rendering(b"x", "text/plain"))
-    assert sum(map(len, renderings._kept.values())) <= MOST
+    assert len(renderings) <= MOST
 
 
 def test_a_request_that_comes_late_does_not_throw_the_new_page_out():
     made: list[str] = []
-    renderings = Renderings()
+    renderings = PerRevision(MOST)
 
     def ask(revision: str) -> None:
         renderings.get(

@@ -13,6 +13,7 @@ from web_cluster import cluster, gpu, holder, host, simulated
 import gpumon.web
 
 CSS = (Path(gpumon.web.__file__).parent / "static" / "gpumon.css").read_text()
+SCRIPT = (Path(gpumon.web.__file__).parent / "static" / "gpumon.js").read_text()
 STATES = ["busy", "idle", "fault", "unknown"]
 TINTS = [f"{state}-tint" for state in STATES]
 
@@ -22,7 +23,8 @@ def _tokens(block: str) -> dict[str, str]:
 
 
 LIGHT = _tokens(re.search(r"^:root\{(.*?)\}", CSS, re.S | re.M)[1])
-DARK = _tokens(re.search(r"prefers-color-scheme:dark\)\{:root\{(.*?)\}", CSS, re.S)[1])
+DARK = _tokens(re.search(r"prefers-color-scheme:dark\)\{html:not[^{]*\{(.*?)\}", CSS, re.S)[1])
+CHOSEN = _tokens(re.search(r"^html\[data-theme=dark\]\{(.*?)\}", CSS, re.S | re.M)[1])
 
 
 def _luminance(colour: str) -> float:
@@ -51,6 +53,10 @@ TEXT_PAIRS = [
 def test_both_themes_name_the_same_colours():
     assert set(LIGHT) == set(DARK)
     assert len(LIGHT) == 16
+
+
+def test_dark_by_choice_is_dark_by_the_system():
+    assert CHOSEN == DARK
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
@@ -83,7 +89,8 @@ def test_states_differ_by_more_than_colour():
 
 
 def test_the_style_sheet_is_small_and_takes_nothing_from_elsewhere():
-    assert len(CSS.encode()) < 10_000
+    assert len(CSS.encode()) < 12_000
+    assert len(gzip.compress(CSS.encode())) + len(gzip.compress(SCRIPT.encode())) < 8_000
     assert "url(" not in CSS
     assert "@import" not in CSS
     assert "http" not in CSS
@@ -96,7 +103,9 @@ def test_pages_obey_their_own_policy():
     for path in ("/", "/host/gpu-01", "/host/gpu-03", "/user/bob", "/host/none"):
         read = page(app, path) if path != "/host/none" else None
         html = get(app, path).text
-        assert "<script" not in html
+        assert re.findall(r"<script[^>]*>[^<]*", html) == re.findall(
+            r'<script src="(?:\.\./)*(?:\./)?static/gpumon\.js\?v=[0-9a-f]{12}">', html
+        )
         assert "<style" not in html
         assert "http:" not in html
         assert "https:" not in html

@@ -74,14 +74,14 @@ def test_a_measured_zero_is_shown_as_zero():
     front = page(app, "/")
     assert front.row("0") == ["0", "busy 0s", "0%", "0M of 80.0G", "0 °C", "alice 0M 0s"]
     assert front.row("gpu-1")[-3:] == ["0%", "0%", "0s"]
-    assert '<i class="c busy u0">0</i>' in get(app, "/").text
+    assert '<i class="c busy" data-gpu="0">0</i>' in get(app, "/").text
     assert "gpu-1 H100 80G   0" in get(app, "/status.txt").text
     assert "0 of 700 W" in page(app, "/host/gpu-1").words
 
 
 def test_use_that_the_driver_does_not_tell_is_no_zero_in_the_cell():
     app = site(cluster([host("gpu-1", [gpu(0, "busy", utilization_percent=None)])]))
-    assert '<i class="c busy u0">#</i>' in get(app, "/").text
+    assert '<i class="c busy" data-gpu="0">#</i>' in get(app, "/").text
     assert "gpu-1 H100 80G   #" in get(app, "/status.txt").text
 
 

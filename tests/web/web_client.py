@@ -38,14 +38,21 @@ def site(
     *,
     prefix: str = "",
     title: str = "GPUs",
+    **web: Any,
 ) -> bottle.Bottle:
-    config = Config(web=WebConfig(prefix=prefix, title=title))
+    config = Config(web=WebConfig(prefix=prefix, title=title, **web))
     current = status if callable(status) else lambda: status
     return make_app(status=current, detail=detail, config=config)
 
 
 def get(
-    app: Any, target: str, *, method: str = "GET", accept: str = BROWSER, **headers: str
+    app: Any,
+    target: str,
+    *,
+    method: str = "GET",
+    accept: str = BROWSER,
+    peer: str = "127.0.0.1",
+    **headers: str,
 ) -> Reply:
     """Ask for `target` ("/host/a%20b?refresh=5"), as a server would hand it over."""
     parts = urlsplit(target) if not target.startswith("//") else urlsplit(f"//x{target}")
@@ -67,6 +74,7 @@ def get(
         "wsgi.run_once": False,
         "HTTP_HOST": "gpus.example",
         "HTTP_ACCEPT": accept,
+        "REMOTE_ADDR": peer,
         **{f"HTTP_{name.upper()}": value for name, value in headers.items()},
     }
 

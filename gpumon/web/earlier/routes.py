@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
 import bottle
 
@@ -16,32 +16,17 @@ from gpumon.web.earlier import term
 from gpumon.web.earlier.nvgpu import cluster_status
 from gpumon.web.earlier.readings import Detail
 from gpumon.web.earlier.states import all_states, host_state
+from gpumon.web.live import Live, Seen
 
 _FALSE = ("", "0", "false", "no", "off")
 _LARGEST = 1_000_000
 
 
-class Live(Protocol):
-    """Answers with live data in one form, rendered once per revision (see web/app.py)."""
-
-    def __call__(
-        self, form: Hashable, content_type: str, render: Callable[[ClusterStatus], bytes]
-    ) -> bottle.HTTPResponse: ...
-
-
 class Earlier:
     """The routes. `this_host` is the name of the host that the server runs on, if it is polled."""
 
-    def __init__(
-        self,
-        live: Live,
-        status: Callable[[], ClusterStatus],
-        detail: Detail,
-        this_host: str | None,
-    ) -> None:
+    def __init__(self, live: Live, this_host: str | None) -> None:
         self._live = live
-        self._status = status
-        self._detail = detail
         self._this_host = this_host
 
     def add_to(self, app: bottle.Bottle) -> None:
@@ -60,25 +45,23 @@ class Earlier:
             return None
         if _is_true("detail"):
             return self._text(
-                "earlier detail", lambda status: term.detailed(status, status.hosts, self._detail)
+                "earlier detail", lambda status, detail: term.detailed(status, status.hosts, detail)
             )
         page = _number("page", None)
         if page is not None and page < 1:
             raise _refused(400, f"page is a number from 1 on, found {page}")
         return self._text(
-            ("earlier summary", page), lambda status: term.summary(status, self._detail, page)
+            ("earlier summary", page), lambda status, detail: term.summary(status, detail, page)
         )
 
     def _states(self) -> bottle.HTTPResponse:
         fetch = _fetch()
-        return self._live(
-            ("states", fetch),
-            JSON,
-            lambda status: encode(all_states(status, self._detail, fetch)),
+        return self._json(
+            ("states", fetch), lambda status, detail: all_states(status, detail, fetch)
         )
 
     def _host(self, name: str) -> bottle.HTTPResponse:
-        if self._find(self._status(), name) is None:
+        if self._find(self._live.status(), name) is None:
             raise _refused(404, f"there is no host {clean(name, 80)!r} here")
 
         def host(status: ClusterStatus) -> HostStatus:
@@ -90,18 +73,16 @@ class Earlier:
         if _is_true("term"):
             return self._text(
                 ("earlier host", name),
-                lambda status: term.detailed(status, [host(status)], self._detail),
+                lambda status, detail: term.detailed(status, [host(status)], detail),
             )
         fetch = _fetch()
-        return self._live(
-            ("state", name, fetch),
-            JSON,
-            lambda status: encode(host_state(host(status), self._detail, fetch)),
+        return self._json(
+            ("state", name, fetch), lambda status, detail: host_state(host(status), detail, fetch)
         )
 
     def _table(self) -> bottle.HTTPResponse:
         if _is_true("term"):
-            return self._text("earlier table", lambda status: term.table(status, self._detail))
+            return self._text("earlier table", term.table)
         # The front page has the same at a glance.
         there = answer(b"The table is part of the page.\n", TEXT, status=302)
         there.set_header("Location", "./" if bottle.request.path == "/gpu_table" else "../")
@@ -116,21 +97,36 @@ class Earlier:
                 "all hosts: /cluster_status",
             )
 
-        def render(status: ClusterStatus) -> bytes:
-            snapshot = self._detail(name)
+        def render(_: ClusterStatus, detail: Detail) -> Any:
+            snapshot = detail(name)
             if snapshot is None:
-                return encode({"error": "there is no reading yet", "hostname": name})
-            return encode(gpu_status(snapshot))
+                return {"error": "there is no reading yet", "hostname": name}
+            return gpu_status(snapshot)
 
-        return self._live("gpu_status", JSON, render)
+        return self._json("gpu_status", render)
 
     def _cluster_status(self) -> bottle.HTTPResponse:
-        return self._live(
-            "cluster_status", JSON, lambda status: encode(cluster_status(status, self._detail))
+        return self._json("cluster_status", cluster_status)
+
+    def _json(
+        self, form: Hashable, render: Callable[[ClusterStatus, Detail], Any]
+    ) -> bottle.HTTPResponse:
+        return self._live.answer(
+            form, JSON, lambda seen: encode(render(seen.status, self._seen_by(seen)))
         )
 
-    def _text(self, form: Hashable, render: Callable[[ClusterStatus], str]) -> bottle.HTTPResponse:
-        return self._live(form, TEXT, lambda status: render(status).encode("ascii", "replace"))
+    def _text(
+        self, form: Hashable, render: Callable[[ClusterStatus, Detail], str]
+    ) -> bottle.HTTPResponse:
+        return self._live.answer(
+            form,
+            TEXT,
+            lambda seen: render(seen.status, self._seen_by(seen)).encode("ascii", "replace"),
+        )
+
+    def _seen_by(self, seen: Seen) -> Detail:
+        """Return the details of hosts as far as the reader may see them."""
+        return lambda host: self._live.detail(host, seen.sight)
 
     @staticmethod
     def _find(status: ClusterStatus, name: str) -> HostStatus | None:

@@ -1,6 +1,6 @@
 % rebase('base.tpl', layout='two')
 <h1 class="sr">{{brand}}</h1>
-% if not view.hosts:
+% if not status.hosts:
 <section>
 <h2>No hosts yet</h2>
 <p>{{NO_HOSTS}}</p>
@@ -10,6 +10,20 @@
 % end
 </pre>
 </section>
+% else:
+% if address.query.words or remarks:
+<section id="filtered">
+% if address.query.words:
+% some = view.fitting != len(status.hosts)
+<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{', and all but the counts above is about these.' if some else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
+% end
+% for remark in remarks:
+<p class="remark">{{remark}}</p>
+% end
+</section>
+% end
+% if not view.fitting:
+<section><h2>Hosts</h2><p>{{NO_MATCH}} <a href="{{root}}help#words">What a filter may say</a></p></section>
 % else:
 <section id="free">
 <h2>Free now</h2>
@@ -35,7 +49,7 @@
 <thead><tr><th scope="col">Model</th><th scope="col" class="n">Free</th><th scope="col" class="n">Total</th><th scope="col">Most free on one host</th></tr></thead>
 <tbody>
 % for model in view.models:
-<tr><th scope="row">{{model.model}}</th><td class="n">\\
+<tr data-key="{{model.model}}"><th scope="row">{{model.model}}</th><td class="n">\\
 % if model.counts.free:
 <b class="w free big">{{model.counts.free}}</b>\\
 % else:
@@ -61,8 +75,22 @@
 % end
 </section>
 <section id="hosts">
-<h2>Hosts</h2>
+<div class="line"><h2>Hosts</h2>
+% if view.fitting > 1:
+<p>\\
+% if view.map:
+<a href="{{root}}{{address.but(view='rows')}}">As rows</a></p>
+% else:
+<a href="{{root}}{{address.but(view='map')}}">As a map</a></p>
+% end
+% end
+</div>
+% if view.map:
+% include('map.tpl')
+% else:
 % include('hosts.tpl', rows=view.hosts)
+% include('paging.tpl')
+% end
 </section>
 <section id="users">
 <h2>Users by GPUs held</h2>
@@ -72,4 +100,9 @@
 <h2>Wasted or broken</h2>
 % include('waste.tpl')
 </section>
+<section id="week">
+<h2>Last week</h2>
+<p class="note">{{NO_HISTORY}}</p>
+</section>
+% end
 % end

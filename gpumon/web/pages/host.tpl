@@ -28,23 +28,25 @@
 </dl>
 </section>
 <section id="gpus">
-<h2>GPUs</h2>
+<div class="line"><h2>GPUs</h2>
+<p>Bars: \\
+% if colors == 'use':
+<a href="{{root}}{{here}}{{address.but(colors='states')}}">in one colour</a></p>
+% else:
+<a href="{{root}}{{here}}{{address.but(colors='use')}}">green, yellow and red by use</a></p>
+% end
+</div>
 % if not host.gpus:
 <p>{{'Not known: see above.' if row.instead in page.problems else row.instead}}</p>
 % else:
 <table class="gpus wide">
-<thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col" class="n">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temperature</th><th scope="col" class="n">Power</th><th scope="col">Held by: user, memory, since</th></tr></thead>
+<thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temperature</th><th scope="col" class="n">Power</th><th scope="col">Held by: user, memory, since</th></tr></thead>
 <tbody>
 % for gpu in host.gpus:
 % for part in [gpu, *gpu.mig]:
 % whole = part is gpu
 % one = cell(part)
-<tr{{!'' if whole else ' class="sub"'}}><th scope="row" class="nw">{{gpu.index if whole else 'MIG %d' % part.index}}</th><td>{{gpu.model if whole else part.name or '-'}}</td><td><span class="nw"><i class="c {{one.state}} u{{one.level}}" aria-hidden="true">{{one.mark}}</i> <span class="w {{part.state}}">{{part.state}}</span> {{since(part.since, part.since_at_least)}}</span></td><td class="n">{{percent(gpu.utilization_percent) if whole else '-'}}</td><td class="nw">\\
-% tenths = memory_tenths(part)
-% if tenths is not None:
-<span class="bar" aria-hidden="true"><i class="t{{tenths}}"></i></span> \\
-% end
-{{memory(part)}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td>\\
+<tr{{!'' if whole else ' class="sub"'}} data-gpu="{{gpu.index}}" data-state="{{part.state}}" data-key="{{gpu.index if whole else '%d-%d' % (gpu.index, part.index)}}"><th scope="row" class="nw">{{gpu.index if whole else 'MIG %d' % part.index}}</th><td>{{gpu.model if whole else part.name or '-'}}</td><td><span class="nw"><i class="c {{one.state}}{{" u%d" % one.level if one.level else ""}}" aria-hidden="true">{{one.mark}}</i> <span class="w {{part.state}}">{{part.state}}</span> {{since(part.since, part.since_at_least)}}</span></td><td class="nw" data-l="used">{{!bar(part, 'use', colors)}}{{percent(gpu.utilization_percent) if whole else '-'}}</td><td class="nw">{{!bar(part, 'memory', colors)}}{{memory(part)}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td>\\
 % include('held_by.tpl', part=part)
 % extra = page.unattributed.get((gpu.index, gpu.uuid)) if whole else None
 % if extra:
@@ -97,13 +99,13 @@
 % else:
 <div class="scroll" role="region" aria-label="Processes" tabindex="0">
 <table class="processes">
-<thead><tr><th scope="col">GPU</th><th scope="col">User</th><th scope="col" class="n">Memory</th><th scope="col" class="n">Time</th><th scope="col" class="n">PID</th><th scope="col">Program</th><th scope="col">Kind</th><th scope="col" class="n">Utilization</th><th scope="col" class="n">CPU</th><th scope="col" class="n">RAM</th><th scope="col">State</th><th scope="col">Job, container, remark</th></tr></thead>
+<thead><tr><th scope="col">GPU</th><th scope="col">User</th><th scope="col" class="n">Memory</th><th scope="col" class="n">Time</th><th scope="col" class="n">PID</th><th scope="col">{{'Command' if commands else 'Program'}}</th><th scope="col">Kind</th><th scope="col" class="n">Utilization</th><th scope="col" class="n">CPU</th><th scope="col" class="n">RAM</th><th scope="col">State</th><th scope="col">Job, container, remark</th></tr></thead>
 <tbody>
 % for line in page.processes:
 % process = line.process
-<tr><td class="nw">{{line.gpu}}</td><th scope="row">\\
+<tr data-key="{{line.gpu}}-{{process.pid}}" data-pid="{{process.pid}}"><td class="nw">{{line.gpu}}</td><th scope="row">\\
 % include('user_link.tpl', user=process.user, starred=process.user_by is not None)
-</th><td class="n">{{mib(process.gpu_memory_used_mib)}}</td><td class="n">{{duration(process.runtime_seconds)}}</td><td class="n">{{process.pid}}</td><td>{{process.program or '-'}}</td><td>{{', '.join(process.kinds) or '-'}}</td><td class="n">{{percent(process.sm_utilization_percent)}}</td><td class="n">{{percent(process.cpu_percent)}}</td><td class="n">{{mib(process.memory_used_mib)}}</td><td>{{process.state or '-'}}</td><td>{{line.remark}}</td></tr>
+</th><td class="n">{{mib(process.gpu_memory_used_mib)}}</td><td class="n">{{duration(process.runtime_seconds)}}</td><td class="n">{{process.pid}}</td><td>{{(process.command if commands else None) or process.program or '-'}}</td><td>{{', '.join(process.kinds) or '-'}}</td><td class="n">{{percent(process.sm_utilization_percent)}}</td><td class="n">{{percent(process.cpu_percent)}}</td><td class="n">{{mib(process.memory_used_mib)}}</td><td>{{process.state or '-'}}</td><td>{{line.remark}}</td></tr>
 % end
 </tbody>
 </table>
@@ -113,7 +115,7 @@
 </section>
 % if page.gpu_indices:
 <section id="readings">
-<h2>All readings</h2>
+<details id="all-readings"><summary><h2>All readings</h2></summary>
 <div class="scroll" role="region" aria-label="All readings" tabindex="0">
 <table class="readings">
 <thead><tr><th scope="col">Reading</th>
@@ -140,5 +142,6 @@
 % end
 </ul>
 % end
+</details>
 </section>
 % end

@@ -1,20 +1,34 @@
 <table class="hosts{{' long' if any(len(row.host.name) > 13 for row in rows) else ''}}">
-<thead><tr><th scope="col" class="h">Host</th><th scope="col" class="m">Model</th><th scope="col" class="g">GPUs</th><th scope="col" class="n f">Free</th><th scope="col">Users: GPUs, since</th><th scope="col" class="n cpu">CPU</th><th scope="col" class="n cpu">RAM</th><th scope="col" class="n s">Seen</th></tr></thead>
+<thead><tr>\\
+% include('sort.tpl', label='Host', name='host', kind='h')
+\\
+% include('sort.tpl', label='Model', name='model', kind='m')
+<th scope="col" class="g">GPUs</th>\\
+% include('sort.tpl', label='Free', name='free', kind='n f')
+\\
+% include('sort.tpl', label='Users: GPUs, since', name='users', kind='')
+\\
+% include('sort.tpl', label='CPU', name='cpu', kind='n cpu')
+\\
+% include('sort.tpl', label='RAM', name='ram', kind='n cpu')
+\\
+% include('sort.tpl', label='Seen', name='seen', kind='n s')
+</tr></thead>
 <tbody>
 % for row in rows:
 % host = row.host
-<tr class="{{host.state}}"><th scope="row"><a href="{{root}}host/{{segment(host.name)}}">{{host.name}}</a></th>\\
+<tr class="{{host.state}}" data-host="{{host.name}}" data-state="{{host.state}}"><th scope="row"><a href="{{root}}host/{{segment(host.name)}}">{{host.name}}</a></th>\\
 % if row.instead is not None:
 <td colspan="4" class="note instead">{{row.instead}}</td>\\
 % else:
 <td class="model">{{row.model}}</td><td class="cells">\\
-% if details:
-<details class="l{{row.lines}}"{{!' open' if details == 'open' else ''}}><summary>\\
+% if view.details:
+<details class="l{{row.lines}}"{{!' open' if view.details == 'open' else ''}}><summary>\\
 % end
 <span class="strip" aria-hidden="true">\\
 % include('strip.tpl', gpus=host.gpus)
 </span><span class="sr">{{sentence(host.gpus)}}</span>\\
-% if details:
+% if view.details:
 </summary><div class="more">
 % include('gpu_list.tpl', host=host)
 </div></details>\\

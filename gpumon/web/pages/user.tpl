@@ -8,7 +8,7 @@
 <thead><tr><th scope="col">Host</th><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col" class="n">Held since</th><th scope="col" class="n">Utilization</th><th scope="col" class="n">Memory</th><th scope="col">Program</th><th scope="col">PIDs</th></tr></thead>
 <tbody>
 % for held in answer.gpus:
-<tr><th scope="row"><a href="{{root}}host/{{segment(held.host)}}">{{held.host}}</a>\\
+<tr data-key="{{held.host}} {{held.gpu}} {{held.mig}}"><th scope="row"><a href="{{root}}host/{{segment(held.host)}}">{{held.host}}</a>\\
 % if held.host_state != 'fresh':
  <span class="w {{held.host_state}}">{{held.host_state}}</span>\\
 % end

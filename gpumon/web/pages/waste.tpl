@@ -1,17 +1,19 @@
 % if not view.waste:
 <p>{{NO_WASTE}}</p>
 % else:
-% shown = [view.waste[:MOST_WASTE], view.waste[MOST_WASTE:]]
+% rest = view.waste[MOST_WASTE:]
+% whole = address.all == 'waste' or len(rest) <= MOST_FOLDED
+% shown = [view.waste[:MOST_WASTE], rest if whole else []]
 % for place, rows in enumerate(shown):
 % if rows:
 % if place:
-<details><summary>{{len(rows)}} more</summary>
+<details{{!' open' if address.all == 'waste' else ''}}><summary>{{len(rows)}} more</summary>
 % end
 <table class="waste">
 <thead><tr><th scope="col" class="k">State</th><th scope="col" class="h">Where</th><th scope="col" class="who">Who</th><th scope="col">What</th><th scope="col" class="n s">Since</th><th scope="col" class="do">What to do</th></tr></thead>
 <tbody>
 % for row in rows:
-<tr><th scope="row" class="w {{row.kind}}">{{row.kind}}</th><td><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a>\\
+<tr data-key="{{row.kind}} {{row.host}} {{numbers(row.gpus)}}"><th scope="row" class="w {{row.kind}}">{{row.kind}}</th><td><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a>\\
 % if row.gpus:
  GPU {{numbers(row.gpus)}}\\
 % end
@@ -29,5 +31,8 @@
 </details>
 % end
 % end
+% end
+% if not whole:
+<p><a href="{{root}}{{address.but(all='waste')}}#waste">All {{len(rest) + MOST_WASTE}} rows</a></p>
 % end
 % end

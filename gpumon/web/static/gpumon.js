@@ -1,0 +1,224 @@
+// Refreshes the page in place, tells when the server is gone, switches light and dark.
+// Without it everything else works.
+"use strict";
+(() => {
+const LIMIT_MS = 10000;
+const RETRY_MS = 3000;
+const html = document.documentElement;
+const period = Number(html.dataset.refresh) * 1000;
+const $ = (id) => document.getElementById(id);
+
+const memory = {
+  get(key) { try { return localStorage.getItem(`gpumon-${key}`); } catch { return null; } },
+  set(key, value) { try { localStorage.setItem(`gpumon-${key}`, value); } catch { /* private */ } },
+};
+
+// At once, so that a dark page is never light first.
+const THEMES = { auto: "as the system", light: "light", dark: "dark" };
+const theme = () => (memory.get("theme") in THEMES ? memory.get("theme") : "auto");
+const showTheme = () => {
+  if (theme() === "auto") delete html.dataset.theme; else html.dataset.theme = theme();
+  if ($("theme")) $("theme").textContent = `Colours: ${THEMES[theme()]}`;
+};
+showTheme();
+
+// The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
+// scroll position and opened details last. Text that is selected waits until it no longer is.
+const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
+
+function selected(node) {
+  const selection = getSelection();
+  return !selection.isCollapsed && selection.containsNode(node, true);
+}
+
+function take(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
+    if (!selected(old)) old.data = fresh.data;
+    return;
+  }
+  if (old.nodeName !== fresh.nodeName || old.nodeType !== Node.ELEMENT_NODE) {
+    old.replaceWith(fresh);
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
+  }
+  takeChildren(old, [...old.childNodes], [...fresh.childNodes]);
+}
+
+function takeChildren(parent, olds, news) {
+  const known = new Map();
+  for (const child of olds) if (keyOf(child) !== undefined) known.set(keyOf(child), child);
+  if (!known.size) {
+    news.forEach((child, at) => (at < olds.length ? take(olds[at], child) : parent.append(child)));
+    for (const child of olds.slice(news.length)) child.remove();
+    return;
+  }
+  const plain = (child) => child.nodeType === Node.ELEMENT_NODE && keyOf(child) === undefined;
+  const others = olds.filter(plain);
+  let last = null;
+  for (const child of news) {
+    const old = plain(child) ? others.shift() : known.get(keyOf(child));
+    known.delete(keyOf(child));
+    if (old) take(old, child);
+    // Rows keep their places: their order changes by a click or a reload alone. Sections have one.
+    else if (child.id && last) last.after(child);
+    else if (child.nodeType === Node.ELEMENT_NODE) parent.append(child);
+    if (child.nodeType === Node.ELEMENT_NODE) last = old?.isConnected ? old : child;
+  }
+  for (const old of [...known.values(), ...others]) {
+    if (!selected(old) && !old.contains(document.activeElement)) old.remove();
+  }
+}
+
+let etag = null;
+let paused = false;
+let timer = 0;
+let asking = false;
+let failures = 0;
+let good = performance.now();
+
+const since = (ms) => {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+};
+
+function tick() {
+  $("ago").textContent = `${paused ? "paused, " : ""}${since(performance.now() - good)} ago`;
+}
+
+function lost(why) {
+  if (!$("gone").hidden) return;
+  const time = document.querySelector("#asof time")?.textContent ?? "";
+  $("gone").textContent = `No answer from the server (${why}). The last one was as of ${time}. `
+    + "What is free now is not known.";
+  $("gone").hidden = false;
+  document.title = document.title.replace(/^(\d+ )?/, "? ");
+  for (const cell of document.querySelectorAll("main .c, .map i")) {
+    cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
+    if (cell.classList.contains("c")) cell.textContent = "?";
+  }
+  for (const number of document.querySelectorAll("#counts b, #free td.n, #hosts td.f")) {
+    number.textContent = "?";
+  }
+  etag = null;
+  tick();
+}
+
+function answered(started) {
+  failures = 0;
+  good = started;
+  if (!$("gone").hidden) {
+    $("gone").hidden = true;
+    $("say").textContent = "The server answers again.";
+  }
+  tick();
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  if (asking) return;
+  asking = true;
+  const started = performance.now();
+  const stop = new AbortController();
+  const limit = setTimeout(() => stop.abort(), LIMIT_MS);
+  try {
+    const headers = { Accept: "text/html" };
+    if (etag) headers["If-None-Match"] = etag;
+    const answer = await fetch(location.href.split("#")[0],
+      { headers, signal: stop.signal, cache: "no-store", credentials: "same-origin" });
+    if (answer.status !== 304) {
+      if (!answer.ok) throw new Error(`it says ${answer.status}`);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!page.documentElement.dataset.gpumon) throw new Error("something else answers");
+      const script = (where) => where.querySelector("script")?.getAttribute("src");
+      if (script(page) !== script(document)) { location.reload(); return; }
+      if (!paused || failures) show(page);
+      etag = answer.headers.get("ETag");
+    }
+    answered(started);
+  } catch (error) {
+    failures += 1;
+    if (failures > 1) {
+      const late = error.name === "AbortError";
+      lost(late ? "it takes too long" : error.name === "Error" ? error.message : "not reached");
+    }
+  } finally {
+    clearTimeout(limit);
+    asking = false;
+    plan(failures === 1 ? Math.min(RETRY_MS, period) : period);
+  }
+}
+
+function show(page) {
+  document.title = page.title;
+  for (const part of ["#counts", "#asof", "main", "#totals"]) {
+    const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
+    if (old && fresh) take(old, fresh);
+  }
+}
+
+function plan(delay) {
+  clearTimeout(timer);
+  if (!paused && !document.hidden) timer = setTimeout(refresh, delay);
+}
+
+function pause() {
+  paused = !paused;
+  $("pause").textContent = paused ? "Resume" : "Pause";
+  $("say").textContent = paused ? "Refreshing is paused." : "The page refreshes again.";
+  if (paused) clearTimeout(timer); else refresh();
+  tick();
+}
+
+function keys() {
+  const button = $("shortcuts");
+  const words = () => (memory.get("keys") === "on" ? "Switch off" : "Switch on");
+  if (button) {
+    button.textContent = words();
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      memory.set("keys", memory.get("keys") === "on" ? "off" : "on");
+      button.textContent = words();
+    });
+  }
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input,textarea,select");
+    if (memory.get("keys") !== "on" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/" && $("q")) { event.preventDefault(); $("q").focus(); }
+    if (event.key === "f") document.querySelector('#counts a[data-state="free"]')?.click();
+    if (event.key === "?") document.querySelector('footer a[href$="help"]')?.click();
+  });
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  for (const old of document.querySelectorAll(".no-script")) old.remove();
+  showTheme();
+  keys();
+  if ($("theme")) {
+    $("theme").hidden = false;
+    $("theme").addEventListener("click", () => {
+      const names = Object.keys(THEMES);
+      memory.set("theme", names[(names.indexOf(theme()) + 1) % names.length]);
+      showTheme();
+    });
+  }
+  // A page that reloads itself (?refresh=), or that shows no live data, is left alone.
+  if (!$("pause") || new URLSearchParams(location.search).has("refresh")) return;
+  $("pause").hidden = false;
+  $("pause").addEventListener("click", pause);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) clearTimeout(timer);
+    else if (!paused) refresh();
+  });
+  good = performance.getEntriesByType("navigation")[0]?.responseStart ?? good;
+  setInterval(tick, 1000);
+  tick();
+  plan(period);
+});
+})();

@@ -49,6 +49,7 @@ ANSWERS = 1_500.0
 OPEN_PAGES = 500
 PERIOD_SECONDS = 10.0
 START_SECONDS = 30.0
+SLICE_SECONDS = 0.2
 
 
 def main(arguments: list[str]) -> int:
@@ -195,7 +196,7 @@ async def _answers(hosts: int, seconds: float, budgets: list[Budget]) -> Table:
             for pages in (0, OPEN_PAGES):
                 async with _open_pages(port, pages):
                     before, began = cpu_seconds(server.pid), time.perf_counter()
-                    load = await http_load.load(port, _request(), 8, seconds)
+                    load = await _load(port, seconds)
                     share = (cpu_seconds(server.pid) - before) / (time.perf_counter() - began)
                     p50, p99 = (load.percentile_ms(percent) for percent in (50, 99))
                     table.add(
@@ -214,6 +215,16 @@ async def _answers(hosts: int, seconds: float, budgets: list[Budget]) -> Table:
     return table
 
 
+async def _load(port: int, seconds: float) -> http_load.Load:
+    """Ask over 8 connections, new ones now and then: the server ends each after 1,000 answers."""
+    slices = [
+        await http_load.load(port, _request(), 8, SLICE_SECONDS)
+        for _ in range(round(seconds / SLICE_SECONDS))
+    ]
+    latencies = sorted(value for one in slices for value in one.latencies)
+    return http_load.Load(latencies, sum(one.seconds for one in slices))
+
+
 async def _until_served(port: int) -> None:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
@@ -227,12 +238,15 @@ async def _until_served(port: int) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_pages(port: int, count: int) -> AsyncIterator[None]:
-    """Keep so many pages open, spread over their period."""
+    """Keep so many pages open, spread over their period; begin when all have been loaded."""
+    loaded = asyncio.Semaphore(0)
     pages = [
-        asyncio.create_task(_page(port, PERIOD_SECONDS * number / max(1, count)))
+        asyncio.create_task(_page(port, PERIOD_SECONDS * number / max(1, count), loaded))
         for number in range(count)
     ]
     try:
+        for _ in range(count):
+            await asyncio.wait_for(loaded.acquire(), START_SECONDS)
         yield
     finally:
         for page in pages:
@@ -243,7 +257,7 @@ async def _open_pages(port: int, count: int) -> AsyncIterator[None]:
                 raise Trouble(f"an open page ended: {outcome!r}")
 
 
-async def _page(port: int, wait: float) -> None:
+async def _page(port: int, wait: float, loaded: asyncio.Semaphore) -> None:
     """Ask as gpumon.js does, over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     etag = b""
@@ -255,6 +269,7 @@ async def _page(port: int, wait: float) -> None:
             fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
             etag = fields[b"etag"]
             await reader.readexactly(int(fields.get(b"content-length", b"0")))
+            loaded.release()
             await asyncio.sleep(wait or PERIOD_SECONDS)
             wait = PERIOD_SECONDS
     finally:

@@ -32,7 +32,7 @@ _STATES = [
     StateHelp(
         "busy",
         "73",
-        "filled from below, with the utilization in percent; # where it is not known",
+        "filled from below, with the utilization in percent, or # where it is not known",
         "held by somebody, and used above {percent} % in the last {minutes} minutes, or not held "
         "for as long as that",
     ),

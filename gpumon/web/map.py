@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from gpumon.cluster.status import HostStatus
 from gpumon.units import natural_key
-from gpumon.web.cells import cell
+from gpumon.web.cells import BUSY_USE_UNKNOWN, cell
 from gpumon.web.escape import escape
 from gpumon.web.hosts import HostRow
 from gpumon.web.links import segment
@@ -45,7 +45,12 @@ def map_link(host: HostStatus, root: str) -> str:
 
 
 def _square(one: tuple[str, str, int]) -> str:
-    state, _, level = one
+    state, mark, level = one
     if state != "busy":
         return f'<i class="{state}"></i>'
-    return f'<i class="busy u{level}"></i>'
+    # A use that is not known is no small one: such a square carries the sign.
+    return (
+        '<i class="busy held"></i>'
+        if mark == BUSY_USE_UNKNOWN
+        else f'<i class="busy u{level}"></i>'
+    )

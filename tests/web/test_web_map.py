@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from web_client import Page, get, page, site
-from web_cluster import cluster, every_state, gpu, holder, host, simulated
+from web_cluster import cluster, every_state, gpu, holder, host, instance, simulated
 
 import gpumon.web
 
@@ -83,6 +83,15 @@ def test_states_in_the_map_differ_by_border_fill_and_sign():
 
 def test_a_busy_square_is_told_from_a_free_one_however_little_it_is_used():
     assert "var(--full,8%)" in re.search(r"\.map \.busy\{(.*?)\}", CSS)[1]
+
+
+def test_a_use_that_is_not_known_is_no_small_one_in_the_map():
+    parts = [instance(0, "busy")]
+    mig = gpu(1, "busy", mig_mode=True, mig=parts, utilization_percent=None)
+    status = cluster([host("a", [gpu(0, "busy", utilization_percent=0), mig])])
+    html = get(site(status), "/?view=map").text
+    assert '<i class="busy u0"></i><i class="busy held"></i>' in html
+    assert '.map .held::before{content:"#"}' in CSS
 
 
 def test_hosts_are_grouped_by_model_and_those_without_stand_last():

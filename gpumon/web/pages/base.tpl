@@ -30,7 +30,7 @@
 <label for="q">Filter</label> <input id="q" name="q" type="search" value="{{address.query.text}}" placeholder="free 4x h100 @alice gpu-0*" maxlength="200" autocapitalize="none" spellcheck="false"> <button>Apply</button>
 </form>
 % end
-<p class="age"><span id="asof" data-time="{{status.time}}">as of <time datetime="{{iso(status.time)}}">{{as_of(status)}}</time><span class="wide-only">, {{readings(status)}}</span></span> <span id="ago"></span>
+<p class="age"><span id="asof" data-time="{{status.time}}">as of <time datetime="{{iso(status.time)}}">{{as_of(status)}}</time></span><span id="ago"></span><span id="oldest" class="wide-only">; {{readings(status)}}</span>
 <a href="{{root}}{{here}}{{address.but(refresh='')}}">{{'Stop refreshing' if address.refresh else 'Refresh'}}</a>
 % if not address.refresh:
 <a class="no-script" href="{{root}}{{here}}{{address.but(refresh='30')}}">Refresh every 30 s</a>

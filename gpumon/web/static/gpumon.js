@@ -89,7 +89,7 @@ const since = (ms) => {
 };
 
 function tick() {
-  $("ago").textContent = `${paused ? "paused, " : ""}${since(performance.now() - good)} ago`;
+  $("ago").textContent = `, ${since(performance.now() - good)} ago${paused ? " (paused)" : ""}`;
 }
 
 function lost(why) {
@@ -157,7 +157,7 @@ async function refresh() {
 
 function show(page) {
   document.title = page.title;
-  for (const part of ["#counts", "#asof", "main", "#totals"]) {
+  for (const part of ["#counts", "#asof", "#oldest", "main", "#totals"]) {
     const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
     if (old && fresh) take(old, fresh);
   }

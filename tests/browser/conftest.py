@@ -25,7 +25,9 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while playwright works, its event loop counts as running in this
+# thread, and tests that run one of their own could not.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     assert path, "chromium is not installed: tests/install-packages"

@@ -203,6 +203,19 @@ def _hash(program: str, tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
+def _with_login(program: str, tmp_path: Path, port: int, certificate: tuple[Path, Path]) -> Proxy:
+    """Start a proxy with HTTPS and a login for alice."""
+    pem, key = certificate
+    hashed = _hash(program, tmp_path)
+    title = f"{program}, HTTPS and a login"
+    if program == "nginx":
+        users = tmp_path / "users"
+        users.write_text(f"alice:{hashed}\n")
+        return nginx(title, tmp_path, port, pem=pem, key=key, htpasswd=users)
+    paths = {"/etc/ssl/certs/gpus.pem": str(pem), "/etc/ssl/private/gpus.key": str(key)}
+    return caddy(title, tmp_path, port, HASH=hashed, **paths)
+
+
 @pytest.mark.parametrize("program", STARTS)
 def test_https_and_a_login_stand_in_front_of_everything(
     program: str,
@@ -211,18 +224,9 @@ def test_https_and_a_login_stand_in_front_of_everything(
     stopping: list[Proxy],
     certificate: tuple[Path, Path],
 ) -> None:
-    pem, key = certificate
-    port, hashed = page(), _hash(program, tmp_path)
-    title = f"{program}, HTTPS and a login"
-    if program == "nginx":
-        users = tmp_path / "users"
-        users.write_text(f"alice:{hashed}\n")
-        proxy = nginx(title, tmp_path, port, pem=pem, key=key, htpasswd=users)
-    else:
-        paths = {"/etc/ssl/certs/gpus.pem": str(pem), "/etc/ssl/private/gpus.key": str(key)}
-        proxy = caddy(title, tmp_path, port, HASH=hashed, **paths)
+    proxy = _with_login(program, tmp_path, page(), certificate)
     stopping.append(proxy)
-    tls = ssl.create_default_context(cafile=str(pem))
+    tls = ssl.create_default_context(cafile=str(certificate[0]))
     for path in ("/", "/status.json", "/status.txt"):
         assert ask(proxy, path, tls=tls).status == 401, path
     login = "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
@@ -241,3 +245,45 @@ def test_a_page_that_is_gone_is_a_bad_gateway_at_once(
     proxy = STARTS[program](f"{program} at the root", tmp_path, nobody)
     stopping.append(proxy)
     assert ask(proxy, "/").status == 502
+
+
+READERS = (
+    "web: {user_header: X-Forwarded-User, anonymous_users: hidden, admins: [root], prefix: /gpus}\n"
+)
+
+
+@pytest.mark.parametrize("program", STARTS)
+@pytest.mark.parametrize(("place", "path", "_"), PLACES, ids=[p[0] for p in PLACES])
+def test_nobody_becomes_somebody_by_sending_the_header(
+    program: str,
+    place: str,
+    path: str,
+    _: str,
+    page: Callable[..., int],
+    tmp_path: Path,
+    stopping: list[Proxy],
+) -> None:
+    port = page(READERS)
+    proxy = STARTS[program](heading(program, place), tmp_path, port)
+    stopping.append(proxy)
+    forged = ask(proxy, f"{path}status.json", X_Forwarded_User="root")
+    assert {user["user"] for user in json.loads(forged.body)["users"]} <= {"a user", None}
+    assert ask(proxy, f"{path}me", X_Forwarded_User="root").status == 404
+
+
+@pytest.mark.parametrize("program", STARTS)
+def test_who_logged_in_at_the_proxy_is_known_by_that_name_whatever_else_was_sent(
+    program: str,
+    page: Callable[..., int],
+    tmp_path: Path,
+    stopping: list[Proxy],
+    certificate: tuple[Path, Path],
+) -> None:
+    proxy = _with_login(program, tmp_path, page(READERS), certificate)
+    stopping.append(proxy)
+    tls = ssl.create_default_context(cafile=str(certificate[0]))
+    login = "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+    own = ask(proxy, "/me", tls=tls, Authorization=login, X_Forwarded_User="root")
+    assert (own.status, own.headers["Location"]) == (302, "user/alice")
+    told = json.loads(ask(proxy, "/status.json", tls=tls, Authorization=login).body)
+    assert "dana" in {user["user"] for user in told["users"]}

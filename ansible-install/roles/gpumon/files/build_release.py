@@ -30,7 +30,7 @@ import zipfile
 from pathlib import Path
 
 NAME = "gpumon-cluster"
-EXTRAS = ("server",)
+EXTRAS = ("server", "ssh")
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "gpumon")
 # What every Linux with Python 3.10 or newer can load: glibc 2.28 and older.
 GLIBC_MINORS = (28, 27, 26, 24, 17, 12, 5)

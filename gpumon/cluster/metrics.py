@@ -98,6 +98,8 @@ def _add_totals(out: Exposition, status: ClusterStatus) -> None:
     for state in HOST_STATES:
         out.add(HOSTS, label_text(state=state), getattr(totals, f"hosts_{state}"))
     counts: Counts = totals.gpus
+    if not counts.total and any(host.gpu_count is None for host in status.hosts):
+        return  # no host has told of any: that is no 0
     for known in GPU_STATES:
         out.add(GPUS, label_text(state=known), getattr(counts, known))
 

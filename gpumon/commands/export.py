@@ -52,8 +52,12 @@ async def _one_round(config: Config) -> Fleet:
     if supervisor is not None:
         work.append(asyncio.create_task(supervisor.run()))
     start = time.monotonic()
+    # Polls begin side by side, some hundred at a time, and each ends by its own deadline.
+    longest = FIRST_SAMPLE_SECONDS + (2 + len(config.hosts) / 100) * config.rpc_timeout
     try:
         while not _all_asked(fleet, config, own, time.monotonic() - start):
+            if time.monotonic() - start > longest:
+                break
             done, _ = await asyncio.wait(
                 work, timeout=_STEP_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
@@ -71,7 +75,9 @@ async def _one_round(config: Config) -> Fleet:
 def _all_asked(fleet: Fleet, config: Config, own: list[str], waited: float) -> bool:
     if own and waited < FIRST_SAMPLE_SECONDS and any(not fleet.record(n).reading for n in own):
         return False
-    return all(fleet.record(entry.name).asked is not None for entry in config.hosts)
+    # Nobody asks a host that pushes: here it is one that has not been heard of.
+    asked = [entry.name for entry in config.hosts if entry.source != "pushed"]
+    return all(fleet.record(name).asked is not None for name in asked)
 
 
 def _write(path: Path, text: str) -> None:

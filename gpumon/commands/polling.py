@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any
 
+from msgspec import structs
+
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.poller import poll_forever
-from gpumon.cluster.sources.connections import Connections
+from gpumon.cluster.sources.build import open_sources
 from gpumon.commands.agent import make_supervisor
 from gpumon.commands.ways_in import WaysIn, token_files
 from gpumon.config import Config
@@ -21,6 +23,7 @@ HOT = (
     "poll_interval",
     "token_file",
     "tls",
+    "ssh",
     "limits",
     "web.push_accept_new",
 )
@@ -70,7 +73,10 @@ class Polling:
     async def change(self, config: Config) -> None:
         """Go over to another configuration. Raises SetupError, and changes nothing then."""
         commit = self._ways_in.prepared(config)
-        await Connections(config).close()  # its files can be used
+        # The others need no file, and `self` a sampler that runs already or is made then.
+        asked = [entry for entry in config.hosts if entry.source != "self"]
+        async with open_sources(structs.replace(config, hosts=asked)):
+            pass  # its token, certificates, keys and libraries can be used
         commit()
         self._config = config
         self._fleet.reconfigure(config)

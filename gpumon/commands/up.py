@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from gpumon.cluster.sources.pushed import watch_pushed
-from gpumon.commands import agent, demo, polling
+from gpumon.commands import agent, demo, liveness, polling
 from gpumon.commands.agent import agent_site, load_tokens, make_supervisor
 from gpumon.commands.daemon import log, run_daemon, set_up_logging
 from gpumon.commands.memory import make_fleet
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     polls = Polling(fleet, config, ways_in, supervisor)
 
     async def change(new: Config) -> None:
+        load_tokens(new)  # before anything changes, both sides must be able to
         await polls.change(new)
         await agent.change(new, supervisor=supervisor, tokens=tokens)
 
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         reload_on_hangup(read, config, hot=_hot, apply=change),
         *remembering,
         *([] if pusher is None else [pusher.run()]),
+        work=liveness.of_agent(supervisor.latest),
     )
 
 

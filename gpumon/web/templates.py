@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from bottle import SimpleTemplate
 
 from gpumon.cluster.status import ClusterStatus
+from gpumon.cluster.visible import SOMEBODY
 from gpumon.states import GPU_STATES, GpuState
 from gpumon.units import clock, duration, mib
 from gpumon.version import __version__
@@ -62,6 +63,7 @@ class Templates:
             "totals": front.totals,
             "BY_RULE": front.BY_RULE,
             "SIMULATED": front.SIMULATED,
+            "SOMEBODY": SOMEBODY,
             "NO_HOSTS": front.NO_HOSTS,
             "NO_MATCH": front.NO_MATCH,
             "EXAMPLE_HOSTS": front.EXAMPLE_HOSTS,

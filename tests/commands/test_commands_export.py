@@ -45,3 +45,10 @@ def test_without_a_file_to_write_it_says_what_it_takes(gpumon: Command) -> None:
     done = gpumon("export")
     assert done.returncode == 1
     assert "--html DIRECTORY or --csv FILE" in done.stderr
+
+
+def test_a_host_that_pushes_is_not_waited_for(gpumon: Command, tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text("hosts: ['push://gpu-09']\n")
+    done = gpumon("export", "--html", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "gpu-09" in (tmp_path / "index.html").read_text()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 from commands.running import Command, get, wait_until
 from fake_nvml.scenario import Scenario, environment, h100
@@ -130,6 +131,30 @@ def test_sighup_adds_and_removes_hosts_and_keeps_what_is_known_of_the_others(sit
     site.tokens("push-tokens", "gpu-12 another")
     server.send_signal(signal.SIGHUP)
     wait_until(lambda: list(site.hosts()) == ["gpu-12"], "a sound configuration is taken")
+    code, rest = site.gpumon.stop(server)
+    assert code == 0
+    assert "Traceback" not in said + rest
+
+
+def test_the_first_host_over_ssh_is_added_by_sighup_once_its_key_can_be_used(site: Site) -> None:
+    site.configure_server("push://gpu-09")
+    server = site.start_server()
+    wait_until(lambda: list(site.hosts()) == ["gpu-09"], "the page is there")
+    site.configure_server("push://gpu-09", "ssh://nobody@127.0.0.1:1")
+    ssh = f"ssh: {{key_file: {site.folder}/id, known_hosts: {site.folder}/known}}\n"
+    with (site.folder / "server.yml").open("a") as config:
+        config.write(ssh)
+
+    server.send_signal(signal.SIGHUP)
+    said = read_until(server, "reload: the configuration of before stays in use")
+    assert "ssh.key_file" in said
+    assert list(site.hosts()) == ["gpu-09"]
+
+    (site.folder / "known").write_text("")
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(site.folder / "id"))
+    (site.folder / "id").chmod(0o600)
+    server.send_signal(signal.SIGHUP)
+    wait_until(lambda: list(site.hosts()) == ["gpu-09", "127.0.0.1"], "it is taken now")
     code, rest = site.gpumon.stop(server)
     assert code == 0
     assert "Traceback" not in said + rest

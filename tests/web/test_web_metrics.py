@@ -192,3 +192,11 @@ def test_targets_are_the_agents_with_what_a_rule_may_want_to_know():
 def test_without_hosts_the_list_of_targets_is_empty_and_still_a_list():
     app = make_app(status=lambda: cluster([]), detail=lambda _: None, config=Config(hosts=[]))
     assert get(app, "/sd/prometheus").body == b"[]"
+
+
+def test_as_long_as_no_host_has_told_of_a_gpu_there_is_no_count_of_them():
+    never = every_state().hosts[4]
+    assert never.gpu_count is None
+    assert "gpumon_gpus{" not in text_of(cluster([never]))
+    without = structs.replace(every_state().hosts[2], gpu_count=0)
+    assert 'gpumon_gpus{state="free"} 0' in text_of(cluster([without]))

@@ -103,11 +103,14 @@ def _other_version(check: str, one: Asked) -> Finding:
     )
 
 
+_NOT_ASKED = ("self", "simulated", "pushed")
+
+
 async def _ask_all(config: Config) -> list[Asked]:
     # Only here: the server's libraries are not on every GPU host.
     from gpumon.cluster.sources.build import open_sources
 
-    entries = [entry for entry in config.hosts if entry.source not in ("self", "simulated")]
+    entries = [entry for entry in config.hosts if entry.source not in _NOT_ASKED]
     gate = asyncio.Semaphore(AT_ONCE)
     async with open_sources(msgspec.structs.replace(config, hosts=entries)) as sources:
 

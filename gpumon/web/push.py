@@ -95,8 +95,8 @@ class PushDesk:
         self._inbox.refused(
             caller.name,
             "wrong token",
-            f"wrong token: a push as {caller.name} came with {words}. Put the server's token "
-            "first into that agent's token_file",
+            f"wrong token: a push as {caller.name} from {_address()} came with {words}. "
+            "Put the server's token first into that agent's token_file",
         )
         return _plain(
             401,

@@ -333,6 +333,18 @@ def test_a_wrong_token_is_the_reason_until_a_good_push():
     assert desk.host().reason is None
 
 
+def test_a_strangers_wrong_token_does_not_stay_the_reason():
+    desk = Desk()
+    desk.watch()
+    desk.inbox.refused("gpu-09", "wrong token", "wrong token: ...")
+    desk.clock.move(170)
+    desk.watch()
+    assert desk.host().reason_kind == "wrong token"
+    desk.clock.move(20)
+    desk.watch()
+    assert desk.host().reason_kind == "silent"
+
+
 def test_two_pushes_with_one_ticket_at_the_same_time_are_one():
     desk = Desk()
     desk.greet()

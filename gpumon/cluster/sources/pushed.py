@@ -250,6 +250,10 @@ async def watch_pushed(fleet: Fleet) -> None:
         await asyncio.sleep(WATCH_SECONDS)
 
 
+REFUSAL_SECONDS = 180.0
+"""So long a refused push is the reason why nothing came; an agent tries again every minute."""
+
+
 def watch_one(fleet: Fleet, record: Record, silent: set[str]) -> None:
     """Look at one host; `silent` holds the names of those that were told already."""
     host, now = record.entry.name, fleet.now().monotonic
@@ -262,8 +266,15 @@ def watch_one(fleet: Fleet, record: Record, silent: set[str]) -> None:
         return
     words = _NEVER if record.answered is None else f"pushes every {every:g} s, and {_SILENT}"
     sentence = f"silent: {record.entry.host} {words}"
-    # A push that was refused is the better reason.
-    if record.failure is None:
+    # A push that was refused is the better reason, as long as it is tried again: anybody may have
+    # sent it.
+    failure = record.failure
+    lapsed = (
+        failure is not None
+        and failure.kind != "silent"
+        and fleet.now().wall - failure.at > REFUSAL_SECONDS
+    )
+    if failure is None or lapsed:
         fleet.failed(host, "silent", sentence, asked=now)
     if host not in silent:
         log.log(

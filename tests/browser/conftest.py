@@ -72,7 +72,7 @@ def _start(*arguments: str, folder: Path) -> tuple[subprocess.Popen[str], str]:
     return process, f"http://127.0.0.1:{port}/"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], str]]:
     """Starts the demo with so many hosts, each size once, and returns its address."""
     running: dict[int, tuple[subprocess.Popen[str], str]] = {}

@@ -155,22 +155,29 @@ def test_what_is_no_reading_is_refused_and_said_on_the_row(case: str, caplog):
         assert "Traceback" not in caplog.text
 
 
-def test_the_same_reading_again_is_refused():
-    with server() as (port, _):
+def test_the_same_reading_again_is_refused_and_its_host_says_so():
+    with server() as (port, fleet):
         sender = Sender(port)
         body = json.dumps({"gpu_data": {"gpu:0": gpu()}}).encode()
         assert sender.send_raw(body)["status_code"] == 200
         assert sender.send_raw(body)["status_code"] == 403
+        assert "was posted before" in fleet.status().hosts[0].notes[-1]
         assert sender.send(gpu())["status_code"] == 200
 
 
 def test_an_oversized_reading_is_refused_and_without_a_token_a_smaller_one_too():
-    with server() as (port, _):
+    with server() as (port, fleet):
         sender = Sender(port)
         sender.send(gpu())
-        for size, token in ((MAX_BODY_BYTES + 1, "v-token"), (100_000, "wrong")):
-            with pytest.raises(urllib.error.HTTPError, match="413"):
-                sender.post(f"/update/host/{sender.identity}", b" " * size, token=token)
+        for size, token, code, words in (
+            (MAX_BODY_BYTES + 1, "v-token", 400, "has more than 1048576 bytes: not read"),
+            (100_000, "wrong", 403, "came with no token of"),
+        ):
+            path = f"/update/host/{sender.identity}"
+            assert sender.post(path, b" " * size, token=token)["status_code"] == code
+            assert words in fleet.record("node-1.lab").refused.message
+        # After a restart of the server: a host with many processes is asked to register as well.
+        assert sender.post(f"/update/host/{'0' * 32}", b" " * 100_000)["status_code"] == 404
 
 
 @pytest.mark.parametrize("identity", ["None", "0" * 32, "x" * 5000, "%00", "../register"])

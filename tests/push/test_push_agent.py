@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -248,6 +250,28 @@ def test_whatever_answers_that_is_no_server_of_ours_is_one_sentence(case: str):
             await pusher.close()
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 400
+
+    run(work())
+
+
+def test_a_reading_that_is_too_large_to_push_is_told_on_both_sides(caplog):
+    async def work() -> None:
+        sampled, server = Sampled(), Server()
+        sampled.sample()
+        async with serving(server) as port:
+            pusher = sampled.pusher(f"http://127.0.0.1:{port}")
+            await pusher.push()
+            sampled.sample("x-2")
+            # Nothing that gzip could make smaller.
+            noise = base64.b64encode(os.urandom(900_000)).decode()
+            large = encode(msgspec.structs.replace(SNAPSHOT, errors=[noise]))
+            sampled.latest = msgspec.structs.replace(sampled.latest, snapshot=large)
+            with pytest.raises(PushFailed, match="1 MiB a push at most") as caught:
+                await pusher.push()
+            await pusher.close()
+        assert caught.value.kind == "too large"
+        assert "not read" in server.fleet.record("gpu-09").failure.message
+        assert caplog.text.count("a push of gpu-09 from 127.0.0.1 was refused") == 1
 
     run(work())
 

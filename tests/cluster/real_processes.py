@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +113,14 @@ class Page:
         """The hosts of /status.json by name, in their order."""
         return {host["name"]: host for host in self.status()["hosts"]}
 
-    def wait_for(self, **states: str) -> None:
-        """Wait until these hosts are in these states; "_" in a name stands for "-"."""
-        wanted = {name.replace("_", "-"): state for name, state in states.items()}
+    def wait_until_fresh(self, names: Iterable[str]) -> None:
+        """Wait until all of these hosts are fresh."""
 
-        def reached() -> bool:
+        def fresh() -> bool:
             hosts = self.hosts()
-            return all(name in hosts for name in wanted) and all(
-                hosts[name]["state"] == state for name, state in wanted.items()
-            )
+            return all(hosts.get(name, {}).get("state") == "fresh" for name in names)
 
-        wait_until(reached, f"{wanted}")
+        wait_until(fresh, f"these are fresh: {', '.join(names)}")
 
 
 class Watcher:

@@ -231,6 +231,11 @@ ANSWERS = {
         b"<methodResponse><params><param><value><array><data><value>taken</value>"
         b"<value>&lt;/string&gt;</value></data></array></value></param></params></methodResponse>"
     ),
+    "a harmless entity": http(
+        b'<!DOCTYPE x [<!ENTITY a "taken">]><methodResponse><params><param><value><array><data>'
+        b"<value>&a;</value><value>t-1</value></data></array></value></param></params>"
+        b"</methodResponse>"
+    ),
     "always again": http(
         b"<methodResponse><params><param><value><array><data><value>again</value>"
         b"<value>t-1</value></data></array></value></param></params></methodResponse>"
@@ -248,8 +253,12 @@ def test_whatever_answers_that_is_no_server_of_ours_is_one_sentence(case: str):
             with pytest.raises(PushFailed) as caught:
                 await pusher.push()
             await pusher.close()
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 400
+        said = str(caught.value)
+        assert caught.value.kind == ("not taken" if case == "always again" else "bad answer")
+        assert said.startswith(f"{caught.value.kind}: ")
+        assert "\n" not in said
+        assert len(said) < 400
+        assert not any(raw in said for raw in ("<", "SSH-2.0", "x" * 20)), "never shown raw"
 
     run(work())
 

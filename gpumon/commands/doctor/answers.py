@@ -17,8 +17,8 @@ MOST_NAMED = 20
 
 _NOT_ASKED = {
     "self": "this machine, which gpumon doctor --agent looks at",
-    "pushed": "it pushes; the page shows when that came last",
-    "simulated": "it is invented",
+    "pushed": "pushing by itself, and the page shows when it did last",
+    "simulated": "invented",
 }
 
 
@@ -28,11 +28,14 @@ def is_asked(entry: HostEntry) -> bool:
 
 
 def not_asked(check: str, entries: Iterable[HostEntry]) -> Iterator[Finding]:
-    """Name the hosts that can't be asked from here, each with why."""
-    why = [f"{entry.name} ({_NOT_ASKED[entry.source]})" for entry in entries if not is_asked(entry)]
-    if why:
-        more = f", and {len(why) - MOST_NAMED} more" if len(why) > MOST_NAMED else ""
-        yield ok(check, f"not asked: {', '.join(why[:MOST_NAMED])}{more}")
+    """Name the hosts that can't be asked from here, a line for each reason."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        if not is_asked(entry):
+            found.setdefault(_NOT_ASKED[entry.source], []).append(entry.name)
+    for why, names in found.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield ok(check, f"not asked, {why}: {', '.join(names[:MOST_NAMED])}{more}")
 
 
 def trouble_of(reading: Reading, config: Config) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from agent.agent_examples import latest
+from agent_examples import latest
 from cluster_tools import a_config, a_gpu, a_process, a_snapshot, an_entry
 from http_serving import running
 from web_client import Page, get

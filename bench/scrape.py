@@ -1,6 +1,6 @@
 """What /metrics costs: bytes and CPU time, of a server with 1,000 hosts and of an agent.
 
-    python bench/metrics.py [--quick] [--no-peers]
+    python bench/scrape.py [--quick] [--no-peers]
 
 Beside Prometheus' own Python client and the least that Python can do with the same samples. The
 tables go to standard output as Markdown. What they mean stands in bench/README.md.
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     quick = asked.quick
     hosts, rounds = (HOSTS // 10, 3) if quick else (HOSTS, 9)
-    command = ["python", "bench/metrics.py", *arguments]
+    command = ["python", "bench/scrape.py", *arguments]
     print(machine.heading(command, "What /metrics costs", "invented hosts"), flush=True)
     client, left_out = (None, []) if asked.no_peers else _client()
     table = Table(

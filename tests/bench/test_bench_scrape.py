@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_server_and_agent_have_their_rows_and_samples() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "metrics.py"), "--quick", "--no-peers"]
+    command = [sys.executable, str(ROOT / "bench" / "scrape.py"), "--quick", "--no-peers"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]

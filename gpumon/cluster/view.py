@@ -84,8 +84,8 @@ class _HostView:
         # A host without a reading is one that said nothing: every field of it is unknown.
         self.summary = HostSummary() if record.reading is None else record.reading.summary
         self.errors = self._errors()
-        self.notes = self._notes()
         self.state = self._state()
+        self.notes = self._notes()
         self.kind, self.reason = self._reason()
 
     def status(self) -> HostStatus:
@@ -166,6 +166,10 @@ class _HostView:
                 f"its clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this "
                 "server's: starts of processes are off by that. Check its time service (chronyd)"
             )
+        refused = self.record.refused_lately(self.now) if self.state == "fresh" else None
+        if refused is not None:
+            ago = duration(max(0.0, self.now.wall - refused.at))
+            notes.append(f"a push under its name was refused {ago} ago: {refused.message}")
         twins, count = self.listings.twins(self.record.entry.name, self.summary)
         if twins:
             named = ", ".join(twins)

@@ -359,6 +359,8 @@ def test_whether_mig_is_on_may_be_unknown():
     assert is_free(summarize(found).gpus[0], Limits()) is None
     without = read(f"{HEADER}\n{empty.replace('Disabled', '[N/A]')}")
     assert is_free(summarize(without).gpus[0], Limits()) is True
+    assert without.gpus[0].mig_mode is None
+    assert without.gpus[0].unknown["mig_mode"] == "not available"
 
 
 # The script and its output

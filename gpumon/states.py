@@ -129,18 +129,22 @@ def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
 
 
 def fault_of(gpu: GpuSummary) -> str | None:
-    """Return what is broken about the GPU, in words; None when nothing is known to be."""
+    """Return all that is broken about the GPU, in words; None when nothing is known to be."""
     if gpu.lost:
         return gpu.error or "the driver lost this GPU"
+    found = [] if gpu.fault is None else [gpu.fault]
     if gpu.ecc_volatile_uncorrected is not None and gpu.ecc_volatile_uncorrected > 0:
-        return uncorrected_errors(gpu.ecc_volatile_uncorrected)
-    if gpu.fault is not None:
-        return gpu.fault
+        errors = uncorrected_errors(gpu.ecc_volatile_uncorrected)
+        if errors not in (gpu.fault or ""):  # the sampler's list of faults may have it already
+            found.append(errors)
     if gpu.slowdown:
-        return "slowed down by its hardware: " + ", ".join(
-            reason.replace("_", " ") for reason in gpu.slowdown
-        )
-    return None
+        slowed = ", ".join(reason.replace("_", " ") for reason in gpu.slowdown)
+        found.append(f"slowed down by its hardware: {slowed}")
+    return "; ".join(found) or None
+
+
+RESET_WANTED = "reset it (nvidia-smi --gpu-reset) or reboot the host"
+"""What to do about a GPU of which the driver says so itself."""
 
 
 def uncorrected_errors(count: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpumon.states import RESET_WANTED
+
 AGENT_LOG = "On the host: journalctl -u gpumon-agent"
 
 _HOST: dict[str, str] = {
@@ -36,13 +38,21 @@ def for_error(kind: str | None) -> str:
     return _HOST.get(kind or "", "")
 
 
+_FAULT = (
+    ("could not be replaced", "Drain the GPU and have it replaced"),
+    ("fallen off the bus", "Drain the host, power-cycle it"),
+    (RESET_WANTED, "Drain the GPU, then do so"),
+    ("lost", "Drain the host, power-cycle it"),
+    ("uncorrected memory error", "Reset the GPU once its jobs are done; replace it if they recur"),
+    ("slowed down", "Look at the host's cooling and power supply"),
+)
+"""By the words of a fault, the gravest first: of several, one cure is shown. The page of the host
+has what to do about each."""
+
+
 def for_fault(reason: str) -> str:
     """Return what to do about a broken GPU; `reason` is what `states.fault_of` said."""
-    if "uncorrected memory error" in reason:
-        return "Reset the GPU once its jobs are done; replace it when errors come back"
-    if reason.startswith("slowed down"):
-        return "Look at the host's cooling and power supply"
-    return "Drain the host, power-cycle it"
+    return next((what for sign, what in _FAULT if sign in reason), "See the page of the host")
 
 
 UNREADABLE = "On the host: nvidia-smi, journalctl -u gpumon-agent"

@@ -169,3 +169,12 @@ def test_a_fault_of_one_machine_under_two_names_stands_there_once():
     silent = structs.replace(one, state="stale", reason="refused: words", reason_kind="refused")
     kinds = [(row.kind, row.host) for row in rows(silent, two)]
     assert kinds == [("fault", "gpu-2"), ("idle", "gpu-2"), ("stale", "gpu-1")]
+
+
+def test_of_several_faults_all_are_told_and_the_gravest_has_its_cure():
+    reason = (
+        "bad memory rows could not be replaced by spare ones; "
+        "2 uncorrected memory errors since the last reset"
+    )
+    [row] = rows(host("gpu-1", [gpu(0, "fault", reason=reason)]))
+    assert (row.what, row.advice) == (reason, "Drain the GPU and have it replaced")

@@ -64,7 +64,7 @@ def way_failed(error: Exception, where: str) -> SourceError:
             f"failed: {where} lets the server log in, but opens no session "
             f"({clean(error.reason, 80)}). Look at MaxSessions of its sshd",
         )
-    if isinstance(error, asyncssh.ConnectionLost):
+    if isinstance(error, (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError)):
         return _bad_answer(
             where,
             "a connection closed before the login. Does sshd listen there, with room for one more "

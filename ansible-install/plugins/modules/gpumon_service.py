@@ -34,7 +34,7 @@ options:
     elements: path
     default: []
   port:
-    description: TCP port that it answers on.
+    description: TCP port that it answers on; 0 is that of its configuration.
     type: int
     default: 0
   address:
@@ -96,6 +96,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -103,6 +104,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+PORTS = {"agent": ("rpc_port", 8043), "web": ("web_port", 8042)}
 UNITS = "/etc/systemd/system"
 STEADY_SECONDS = 3.0
 """It has to be well for so long: a program that dies after its first answer is not."""
@@ -115,7 +117,7 @@ class Sick(Exception):
 class Service:
     def __init__(self, module):
         self.module = module
-        self.params = module.params
+        self.params = dict(module.params)
         self.name = module.params["name"]
         self.unit = f"gpumon-{self.name}.service"
         self.unit_file = os.path.join(UNITS, self.unit)
@@ -124,6 +126,9 @@ class Service:
         self.link = os.path.join(self.params["root"], self.name)
         self.previous = self.link + ".previous"
         self.good = os.path.join(self.params["root"], ".good-" + self.name)
+        self.config = os.path.join(self.params["etc"], "config.yml")
+        if not self.params["port"]:
+            self.params["port"] = port_in(self.config, *PORTS[self.name])
 
     # ---- What is there. ----
 
@@ -307,11 +312,10 @@ class Service:
         variable = {"agent": "GPUMON_RPC_PORT", "web": "GPUMON_WEB_PORT"}[self.name]
         user = {"agent": "gpumon", "web": "gpumon-web"}[self.name]
         python = os.path.join(self.params["release"], "bin", "python")
-        config = os.path.join(self.params["etc"], "config.yml")
         command = ["systemd-run", "--quiet", "--collect", "--unit", self.trial]
         command += ["-p", "User=" + user, "-p", "Group=gpumon", "-p", "NoNewPrivileges=yes"]
         command += ["--setenv", f"{variable}={port}"]
-        command += [python, "-I", "-m", "gpumon", self.name, "--config", config]
+        command += [python, "-I", "-m", "gpumon", self.name, "--config", self.config]
         status, out, err = self.module.run_command(command)
         if status != 0:
             raise Sick(f"it could not be tried: {(err or out).strip()}")
@@ -413,15 +417,21 @@ class Service:
         self.systemctl("reset-failed", self.unit)
         return True
 
+    def version_of(self, release):
+        """Return which gpumon lies in a release; None where its Python is gone or does not run."""
+        python = os.path.join(release, "bin", "python")
+        if not os.path.exists(python):
+            return None
+        status, out, _err = self.module.run_command([python, "-I", "-m", "gpumon", "--version"])
+        return out.split()[-1] if status == 0 and out.strip() else None
+
     def report(self):
         """Return what runs here."""
         release = os.path.realpath(self.link) if os.path.islink(self.link) else None
         told = {"release": release and os.path.basename(release), "version": None, "well": None}
         told["active"], told["enabled"] = self.is_active(), self.is_enabled()
         if release is not None:
-            python = os.path.join(release, "bin", "python")
-            status, out, _err = self.module.run_command([python, "-I", "-m", "gpumon", "--version"])
-            told["version"] = out.split()[-1] if status == 0 and out.strip() else None
+            told["version"] = self.version_of(release)
             try:
                 self.ask("/healthz")
                 told["well"] = "yes"
@@ -461,6 +471,16 @@ def replace(source, target):
     os.replace(new, target)
 
 
+def port_in(config, key, usual):
+    """Return the port that a configuration names, the usual one where it names none."""
+    try:
+        with open(config, errors="replace") as file:
+            found = re.search(rf"^{key}:\s*(\d+)\s*(#|$)", file.read(), re.MULTILINE)
+    except OSError:
+        return usual
+    return int(found.group(1)) if found else usual
+
+
 def days_left(certificate):
     """Return how many days a certificate is still good; None where it can't be told."""
     try:
@@ -490,7 +510,7 @@ def main():
             "patience": {"type": "int", "default": 60},
             "root": {"type": "path", "default": "/opt/gpumon"},
         },
-        required_if=[("state", "started", ("release", "port"))],
+        required_if=[("state", "started", ("release",))],
         supports_check_mode=True,
     )
     service = Service(module)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,19 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 def run_module(
-    module: str, /, *, check: bool = False, path: Path | None = None, **parameters: Any
+    module: str,
+    /,
+    *,
+    check: bool = False,
+    path_first: Path | None = None,
+    preexec: Callable[[], None] | None = None,
+    **parameters: Any,
 ) -> dict[str, Any]:
-    """Return what the module answers; `path` is a folder of programs that come first."""
+    """Return what the module answers; `path_first` is a folder of programs that come first."""
     arguments = {**parameters, "_ansible_check_mode": check, "_ansible_diff": True}
     env = dict(os.environ)
-    if path is not None:
-        env["PATH"] = f"{path}:{env['PATH']}"
+    if path_first is not None:
+        env["PATH"] = f"{path_first}:{env['PATH']}"
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(MODULES / f"{module}.py"),
          json.dumps({"ANSIBLE_MODULE_ARGS": arguments})],
@@ -35,6 +42,7 @@ def run_module(
         text=True,
         timeout=60,
         stdin=subprocess.DEVNULL,
+        preexec_fn=preexec,
     )  # fmt: skip
     assert done.stdout.startswith("\n{") or done.stdout.startswith("{"), done.stdout + done.stderr
     told: dict[str, Any] = json.loads(done.stdout)

@@ -53,6 +53,10 @@ options:
     type: list
     elements: path
     default: []
+  pending:
+    description: In check mode, whether one of these files would have been changed before.
+    type: bool
+    default: false
   page:
     description: Path of the page.
     type: str
@@ -205,6 +209,8 @@ class Proxy:
 
     def reasons(self):
         found = [f"{path} changed" for path, text in self.wanted().items() if read(path) != text]
+        if self.params["pending"]:
+            found.append("its certificate changed")
         if not found and (read(self.params["good"]) or "").strip() != self.fingerprint():
             found.append("it has not been loaded since a change")
         if self.systemctl("is-active")[0] != 0:
@@ -471,6 +477,7 @@ def main():
             "main": {"type": "path", "required": True},
             "content": {"type": "str", "default": ""},
             "files": {"type": "list", "elements": "path", "default": []},
+            "pending": {"type": "bool", "default": False},
             "page": {"type": "str", "default": "/"},
             "port": {"type": "int", "default": 443},
             "authority": {"type": "str", "default": ""},

@@ -194,6 +194,7 @@ def free_port() -> int:
 # ---- Beside other sites. ----
 
 
+@pytest.mark.system
 @BOTH
 def test_a_proxy_with_its_own_site_serves_both_and_a_second_run_does_nothing(proxy: Proxy) -> None:
     proxy.run_already()
@@ -201,7 +202,7 @@ def test_a_proxy_with_its_own_site_serves_both_and_a_second_run_does_nothing(pro
     proxy.verbs()
     told = proxy.module(proxy.page())
     assert told.get("changed") is True, told
-    assert proxy.verbs() == ["reload", "enable"], "no restart: the other site has its readers"
+    assert proxy.verbs() == ["reload"], "no restart: the other site has its readers"
     assert proxy.shows("page.lab", "hosts_fresh")
     assert proxy.shows("wiki.lab", "wiki")
     again = proxy.module(proxy.page())
@@ -209,6 +210,7 @@ def test_a_proxy_with_its_own_site_serves_both_and_a_second_run_does_nothing(pro
     assert "failed" not in proxy.module("", state="asked")
 
 
+@pytest.mark.system
 @BOTH
 def test_check_mode_shows_the_site_and_writes_nothing(proxy: Proxy) -> None:
     before = proxy.main.read_text()
@@ -218,6 +220,7 @@ def test_check_mode_shows_the_site_and_writes_nothing(proxy: Proxy) -> None:
     assert (proxy.main.read_text(), proxy.site.exists()) == (before, False)
 
 
+@pytest.mark.system
 @BOTH
 def test_a_new_certificate_is_loaded(proxy: Proxy) -> None:
     proxy.module(proxy.page())
@@ -226,21 +229,23 @@ def test_a_new_certificate_is_loaded(proxy: Proxy) -> None:
         file.write("\n")
     told = proxy.module(proxy.page())
     assert told["reasons"] == ["it has not been loaded since a change"]
-    assert proxy.verbs() == ["reload", "enable"]
+    assert proxy.verbs() == ["reload"]
 
 
+@pytest.mark.system
 @BOTH
 def test_what_a_run_that_was_cut_off_has_not_loaded_is_loaded_by_the_next(proxy: Proxy) -> None:
     proxy.module(proxy.page())
     proxy.verbs()
     (proxy.folder / "good").unlink()
     assert proxy.module(proxy.page())["changed"] is True
-    assert proxy.verbs() == ["reload", "enable"]
+    assert proxy.verbs() == ["reload"]
 
 
 # ---- Not at all. ----
 
 
+@pytest.mark.system
 @BOTH
 def test_a_site_that_the_proxy_does_not_take_leaves_the_others_as_they_were(proxy: Proxy) -> None:
     proxy.run_already()
@@ -254,6 +259,7 @@ def test_a_site_that_the_proxy_does_not_take_leaves_the_others_as_they_were(prox
     assert proxy.shows("wiki.lab", "wiki")
 
 
+@pytest.mark.system
 @BOTH
 def test_a_site_without_its_page_is_taken_back_and_the_one_of_before_serves_on(
     proxy: Proxy,
@@ -267,6 +273,7 @@ def test_a_site_without_its_page_is_taken_back_and_the_one_of_before_serves_on(
     assert proxy.module(proxy.page())["changed"] is False, "a later run has nothing to repair"
 
 
+@pytest.mark.system
 @BOTH
 def test_a_proxy_that_did_not_run_is_stopped_again_where_the_page_is_not_well(
     proxy: Proxy,
@@ -277,6 +284,7 @@ def test_a_proxy_that_did_not_run_is_stopped_again_where_the_page_is_not_well(
     assert not (proxy.folder / "enabled").exists()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("program", ["nginx"])
 def test_a_login_in_front_is_well_without_the_page_being_seen(proxy: Proxy) -> None:
     closed = proxy.nginx("page.lab", "return 401;")

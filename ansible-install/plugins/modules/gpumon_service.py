@@ -190,7 +190,7 @@ class Service:
             found.append(("another release is linked", RESTART))
         if not self.is_active():
             found.append(("it is not running", RESTART))
-        elif not found:
+        elif all(how == NONE for _, how in found):
             try:
                 self.ask("/healthz")
             except Sick as sick:

@@ -228,34 +228,32 @@ class Proxy:
             for path, text in self.wanted().items():
                 write(path, text)
             self.judge()
-            self.load(ran)
+            self.do("reload" if ran else "start")
+            if not began_at_boot:
+                self.do("enable", "--no-reload")
             self.ask_patiently()
         except Sick as sick:
             raise Sick(f"{sick}. {self.go_back(before, ran, began_at_boot)}") from sick
         write(self.params["good"], self.fingerprint() + "\n")
-
-    def load(self, runs):
-        self.do("reload" if runs else "start")
-        self.do("enable")
 
     def go_back(self, before, ran, began_at_boot):
         """Return what came of it in a sentence."""
         for path, text in before.items():
             write(path, text)
         if not began_at_boot:
-            self.systemctl("disable")
+            self.systemctl("disable", "--no-reload")
         status, words = self.systemctl("reload" if ran else "stop")
         if status != 0:
             return f"The site of before is back, but {self.program} does not load it: {words}"
         kept = "runs as before" if ran else "is stopped, as before"
         return f"The site of before is back, and {self.program} {kept}"
 
-    def systemctl(self, verb):
-        status, out, err = self.run("systemctl", verb, self.program)
+    def systemctl(self, verb, *flags):
+        status, out, err = self.run("systemctl", verb, *flags, self.program)
         return status, (err or out).strip()
 
-    def do(self, verb):
-        status, words = self.systemctl(verb)
+    def do(self, verb, *flags):
+        status, words = self.systemctl(verb, *flags)
         if status != 0:
             command = ("journalctl", "--no-pager", "-o", "cat", "-n", "8", "-u", self.program)
             raise Sick(f"systemctl {verb} {self.program}: {worst(self.run(*command)[1] or words)}")

@@ -23,7 +23,8 @@ const showTheme = () => {
 showTheme();
 
 // The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
-// scroll position and opened details last. Text that is selected waits until it no longer is.
+// scroll position and opened details last. A cell or paragraph in which something is selected or has
+// the focus waits: under the finger of somebody who presses Enter no link becomes another one.
 const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
 
 function selected(node) {
@@ -31,8 +32,12 @@ function selected(node) {
   return !selection.isCollapsed && selection.containsNode(node, true);
 }
 
+const inUse = (node) => selected(node) || node.contains(document.activeElement);
+const waits = (node) => /^(TD|DD|P)$/.test(node.nodeName) && !node.querySelector("table")
+  && inUse(node);
+
 function take(old, fresh) {
-  if (old.isEqualNode(fresh)) return;
+  if (old.isEqualNode(fresh) || waits(old)) return;
   if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
     if (!selected(old)) old.data = fresh.data;
     return;
@@ -55,7 +60,7 @@ function takeChildren(parent, olds, news) {
   for (const child of olds) if (keyOf(child) !== undefined) known.set(keyOf(child), child);
   if (!known.size) {
     news.forEach((child, at) => (at < olds.length ? take(olds[at], child) : parent.append(child)));
-    for (const child of olds.slice(news.length)) child.remove();
+    for (const child of olds.slice(news.length)) if (!inUse(child)) child.remove();
     return;
   }
   const plain = (child) => child.nodeType === Node.ELEMENT_NODE && keyOf(child) === undefined;
@@ -71,7 +76,7 @@ function takeChildren(parent, olds, news) {
     if (child.nodeType === Node.ELEMENT_NODE) last = old?.isConnected ? old : child;
   }
   for (const old of [...known.values(), ...others]) {
-    if (!selected(old) && !old.contains(document.activeElement)) old.remove();
+    if (!inUse(old)) old.remove();
   }
 }
 
@@ -103,9 +108,18 @@ function lost(why) {
     cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
     if (cell.classList.contains("c")) cell.textContent = "?";
   }
-  for (const number of document.querySelectorAll("#counts b, #free td.n, #hosts td.f")) {
-    number.textContent = "?";
+  const say = (where, words) => {
+    for (const one of document.querySelectorAll(where)) one.textContent = words;
+  };
+  say("#counts b, #free tbody .n, #hosts td.f", "?");
+  say(":is(.gpus, .held) .w, .said", "unknown");
+  say("#totals", "Nothing is known of now.");
+  for (const word of document.querySelectorAll(":is(.gpus, .held) .w, .said.w")) {
+    word.className = word.classList.contains("said") ? "said w unknown" : "w unknown";
   }
+  for (const one of document.querySelectorAll(".map a")) one.title = "unknown";
+  for (const one of document.querySelectorAll("[data-gpu][data-state]")) one.dataset.state = "unknown";
+  for (const one of document.querySelectorAll("[data-host]")) one.dataset.state = "stale";
   etag = null;
   tick();
 }

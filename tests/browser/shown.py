@@ -61,9 +61,7 @@ class Shown:
 
     def start(self) -> None:
         """Begin to serve, after a stop at the same port."""
-        app = site(
-            lambda: self.status, lambda name: self.details.get(name), refresh_seconds=3600.0
-        )
+        app = site(lambda: self.status, lambda name: self.details.get(name), refresh_seconds=3600.0)
         self._port = self._serving.enter_context(served(app, self._port))
 
     def stop(self) -> None:

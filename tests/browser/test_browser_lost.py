@@ -111,7 +111,9 @@ def test_without_the_server_everything_is_unknown_until_it_is_back(
             "unknown",
             "?",
         }
-        claims = "[data-host][data-state=fresh], [data-gpu]:is([data-state=free], [data-state=busy])"
+        claims = (
+            "[data-host][data-state=fresh], [data-gpu]:is([data-state=free], [data-state=busy])"
+        )
         assert page.locator(claims).count() == 0
         assert page.locator(".map a:not([title=unknown])").count() == 0
         assert "free" not in page.inner_text("#totals")

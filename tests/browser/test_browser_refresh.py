@@ -35,7 +35,10 @@ def _moment(step: int) -> ClusterStatus:
             host(
                 "gpu-1",
                 [
-                    *[gpu(i, "busy", holders=also, utilization_percent=9) for i in range(len(also))],
+                    *[
+                        gpu(i, "busy", holders=also, utilization_percent=9)
+                        for i in range(len(also))
+                    ],
                     gpu(2, "free") if gone else gpu(2, "busy", holders=held),
                     gpu(3, "busy", holders=[holder("bob", hours=step)], utilization_percent=step),
                 ],

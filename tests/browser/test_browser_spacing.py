@@ -36,7 +36,8 @@ TROUBLES = """() => {
       if (parent.closest(".one") && !whole(parent)) said.push(`nowhere whole: ${name(parent)}`);
       for (let out = parent; out !== document.body; out = out.parentElement) {
         const style = getComputedStyle(out), around = out.getBoundingClientRect();
-        const cutX = /hidden|clip/.test(style.overflowX), cutY = /hidden|clip/.test(style.overflowY);
+        const hides = /hidden|clip/;
+        const cutX = hides.test(style.overflowX), cutY = hides.test(style.overflowY);
         if ((cutX && (box.right > around.right + 1 || box.left < around.left - 1))
           || (cutY && (box.bottom > around.bottom + 3 || box.top < around.top - 3)))
           said.push(`cut: ${name(parent)}`);
@@ -82,7 +83,8 @@ def test_spaced_text_is_neither_cut_nor_covered(
 
 
 @pytest.mark.parametrize(
-    ("fault", "word"), [(".c{width:9px!important}", "cut"), (".who{position:relative;left:-6em}", "covered")]
+    ("fault", "word"),
+    [(".c{width:9px!important}", "cut"), (".who{position:relative;left:-6em}", "covered")],
 )
 def test_what_is_cut_or_covered_is_found(
     fault: str, word: str, visit: Callable[..., Visit], demo: Callable[[int], str]

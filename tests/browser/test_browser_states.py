@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 from browsing import Visit
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 from shown import Shown
 from web.web_cluster import cluster, gpu, holder, host
 
@@ -45,13 +45,6 @@ def _six() -> ClusterStatus:
     )
 
 
-def _grey(page: Page) -> None:
-    """Let the page be seen without any colour, as achromatopsia shows it."""
-    page.context.new_cdp_session(page).send(
-        "Emulation.setEmulatedVisionDeficiency", {"type": "achromatopsia"}
-    )
-
-
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("place", PLACES)
@@ -63,7 +56,7 @@ def test_each_state_has_a_border_and_a_sign_of_its_own(
     opened = visit(shown.url + address, scheme=scheme, **LOOKS[look])
     page = opened.page
     if look == "grey":
-        _grey(page)
+        opened.without_colour()
     opened.picture(f"states-{place}-{look}-{scheme}")
     names = page.evaluate(
         f"[...document.querySelectorAll('{cells}')].map(c => c.className.match(/free|busy|idle"
@@ -81,8 +74,9 @@ def test_in_grey_no_state_looks_like_another(
 ) -> None:
     shown.show(_six())
     address, cells = PLACES[place]
-    page = visit(shown.url + address, scheme=scheme).page
-    _grey(page)
+    opened = visit(shown.url + address, scheme=scheme)
+    opened.without_colour()
+    page = opened.page
     picture = base64.b64encode(page.screenshot()).decode()
     places = [cell.bounding_box() for cell in page.locator(cells).all()]
     context = chromium.new_context()

@@ -8,9 +8,10 @@ import pytest
 from browsing import Visit
 from playwright.sync_api import Page
 from shown import Shown
-from web.web_cluster import cluster, every_state, gpu, host
+from web.web_cluster import cluster, every_state, gpu, holder, host
 
 from gpumon.cluster.status import ClusterStatus
+from gpumon.states import GpuState
 
 pytestmark = pytest.mark.system
 
@@ -88,25 +89,28 @@ def test_nothing_scrolls_sideways(
 
 
 def _five_hundred() -> ClusterStatus:
-    """504 GPUs on 63 hosts, most of them busy; every third host names two users."""
-    mixture = ("busy", "busy", "busy", "idle", "busy", "free", "busy", "busy", "fault", "busy")
+    """504 GPUs on 63 hosts, most of them busy, for many users; a few broken, unknown or drained."""
+    mixture: tuple[GpuState, ...] = ("busy", "busy", "idle", "busy", "free", "busy", "busy", "busy")
     hosts = []
     for number in range(63):
-        states = [mixture[(number * 3 + index * 7) % 10] for index in range(8)]
-        if number % 20 == 7:
-            states = ["drained"] * 8
-        if number % 25 == 11:
-            states = ["unknown"] * 8
-        name = "H100 80G" if number < 40 else "A100 40G"
-        hosts.append(
-            host(
-                f"gpu-{number:04}",
-                [
-                    gpu(i, state, model=name, utilization_percent=(number * 13 + i * 29) % 101)
-                    for i, state in enumerate(states)
-                ],
+        gpus = []
+        for index in range(8):
+            place = number * 8 + index
+            state = mixture[(number * 3 + index * 5) % len(mixture)]
+            if place % 97 == 60:
+                state = "fault"
+            elif number in (7, 41):
+                state = "drained" if number == 7 else "unknown"
+            owner = holder(f"user{(number * 5 + index // 3) % 37:02}", hours=1 + place % 90)
+            one = gpu(
+                index,
+                state,
+                model="H100 80G" if number < 40 else "A100 40G",
+                utilization_percent=(number * 13 + index * 29) % 101,
+                holders=[owner] if state in ("busy", "idle") else [],
             )
-        )
+            gpus.append(one)
+        hosts.append(host(f"gpu-{number:04}", gpus))
     return cluster(hosts)
 
 

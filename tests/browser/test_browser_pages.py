@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from browsing import Visit
 from playwright.sync_api import Page
-from shown import Shown
+from shown import Shown, until
 from web.web_cluster import cluster, every_state, gpu, holder, host
 
 from gpumon.cluster.status import ClusterStatus
@@ -67,6 +67,28 @@ def test_axe_finds_nothing_on_the_page_of_a_silent_host(
     page = visit(f"{shown.url}host/gpu-4")
     assert "the last ones known" in page.page.inner_text("main")
     assert page.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("deed", "word"),
+    [
+        ("document.body.setAttribute('style', 'margin: 0')", "Content Security Policy"),
+        ("new Image().src = 'http://127.0.0.2:9/'", "Content Security Policy"),
+        ("setTimeout(() => { throw new Error('broken') })", "script: broken"),
+    ],
+)
+def test_what_the_browser_complains_of_is_noticed(
+    deed: str, word: str, shown: Shown, visit: Callable[..., Visit]
+) -> None:
+    opened = visit(shown.url)
+    opened.page.evaluate(f"() => {{ {deed} }}")
+
+    def told() -> bool:
+        opened.page.evaluate("0")  # lets the browser's messages come in
+        return any(word in said for said in opened.complaints)
+
+    until(told, word)
+    opened.complaints = []
 
 
 def test_axe_finds_what_is_wrong(shown: Shown, visit: Callable[..., Visit]) -> None:

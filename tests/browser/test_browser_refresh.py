@@ -95,6 +95,23 @@ def test_the_cells_of_a_row_in_which_something_has_the_focus_stay_up_to_date(
     assert "free" in page.get_attribute("tr[data-host=gpu-1] .c[data-gpu='2']", "class")
 
 
+def test_what_tells_a_state_does_not_wait_for_a_selection(
+    shown: Shown, visit: Callable[..., Visit]
+) -> None:
+    # Above 50 hosts the cells stand in their row alone, without a list to open.
+    many = [host(f"gpu-{n}", [gpu(0, "free")]) for n in range(51)]
+    shown.show(cluster(many))
+    page = visit(shown.url).page
+    page.keyboard.press("Control+a")
+    busy = [host(f"gpu-{n}", [gpu(0, "busy", utilization_percent=73)]) for n in range(51)]
+    shown.show(cluster(busy))
+    seen_again(page)
+    cells = page.locator("#hosts .strip .c")
+    until(lambda: set(cells.all_inner_texts()) == {"73"}, "the cells are busy")
+    assert page.locator("#hosts .strip .c:not(.busy)").count() == 0
+    assert page.title() == "0 free - GPUs"
+
+
 def test_scroll_position_opened_details_and_the_order_of_rows_stay(
     shown: Shown, visit: Callable[..., Visit]
 ) -> None:

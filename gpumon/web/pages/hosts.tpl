@@ -27,7 +27,7 @@
 % end
 <span class="strip" aria-hidden="true">\\
 % include('strip.tpl', gpus=host.gpus)
-</span><span class="sr said">{{sentence(host.gpus)}}</span>\\
+</span><span class="sr">{{sentence(host.gpus)}}</span>\\
 % if view.details:
 </summary><div class="more">
 % include('gpu_list.tpl', host=host)

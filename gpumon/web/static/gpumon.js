@@ -23,8 +23,9 @@ const showTheme = () => {
 showTheme();
 
 // The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
-// scroll position and opened details last. A cell or paragraph in which something is selected or has
-// the focus waits: under the finger of somebody who presses Enter no link becomes another one.
+// scroll position and opened details last. Text that is selected waits until it no longer is, and so
+// does a cell with a link that has the focus or is selected: no link becomes another under a finger.
+// What tells the state of a GPU never waits.
 const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
 
 function selected(node) {
@@ -33,13 +34,13 @@ function selected(node) {
 }
 
 const inUse = (node) => selected(node) || node.contains(document.activeElement);
-const waits = (node) => /^(TD|DD|P)$/.test(node.nodeName) && !node.querySelector("table")
-  && inUse(node);
+const waits = (node) => /^(TD|P)$/.test(node.nodeName) && node.querySelector("a")
+  && !node.querySelector("table") && inUse(node);
 
 function take(old, fresh) {
   if (old.isEqualNode(fresh) || waits(old)) return;
   if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
-    if (!selected(old)) old.data = fresh.data;
+    if (!selected(old) || old.parentElement.matches(".c")) old.data = fresh.data;
     return;
   }
   if (old.nodeName !== fresh.nodeName || old.nodeType !== Node.ELEMENT_NODE) {
@@ -108,18 +109,16 @@ function lost(why) {
     cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
     if (cell.classList.contains("c")) cell.textContent = "?";
   }
-  const say = (where, words) => {
-    for (const one of document.querySelectorAll(where)) one.textContent = words;
-  };
-  say("#counts b, #free tbody .n, #hosts td.f", "?");
-  say(":is(.gpus, .held) .w, .said", "unknown");
-  say("#totals", "Nothing is known of now.");
-  for (const word of document.querySelectorAll(":is(.gpus, .held) .w, .said.w")) {
-    word.className = word.classList.contains("said") ? "said w unknown" : "w unknown";
-  }
-  for (const one of document.querySelectorAll(".map a")) one.title = "unknown";
-  for (const one of document.querySelectorAll("[data-gpu][data-state]")) one.dataset.state = "unknown";
-  for (const one of document.querySelectorAll("[data-host]")) one.dataset.state = "stale";
+  const each = (where, change) => document.querySelectorAll(where).forEach(change);
+  each("#counts b, #free tbody .n, #hosts td.f", (one) => { one.textContent = "?"; });
+  each(":is(.gpus, .held) .w, .cells .sr, .said", (one) => { one.textContent = "unknown"; });
+  each(":is(.gpus, .held) .w, .said.w", (one) => {
+    one.className = one.classList.contains("said") ? "said w unknown" : "w unknown";
+  });
+  each("#totals", (one) => { one.textContent = "Nothing is known of now."; });
+  each(".map a", (one) => { one.title = "unknown"; });
+  each("[data-gpu][data-state]", (one) => { one.dataset.state = "unknown"; });
+  each("[data-host][data-state=fresh]", (one) => { one.dataset.state = "stale"; });
   etag = null;
   tick();
 }

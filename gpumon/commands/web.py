@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         [web_site(config, fleet, ways_in)],
         polls.run(),
         watch_pushed(fleet),
-        reload_on_hangup(read, config, hot=polling.hot, apply=polls.change),
+        reload_on_hangup(read, config, hot=polling.hot, prepare=polls.prepared),
         *remembering,
         work=liveness.of_server(len(config.hosts)),
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.cluster.pace import LONGEST_WAIT_SECONDS, SLOT_SECONDS, Pace, phase
+from gpumon.cluster.pace import LONGEST_WAIT_SECONDS, SLOT_SECONDS, Pace, places
 
 PACE = Pace(start=100.0, phase=2.0, interval=5.0)
 
@@ -62,7 +62,7 @@ def test_the_next_poll_is_always_ahead_and_never_far(
 
 @pytest.mark.parametrize(("count", "interval"), [(1, 5.0), (4, 5.0), (63, 5.0), (1000, 5.0)])
 def test_the_hosts_are_spread_evenly_over_the_round(count, interval):
-    phases = [phase(number, count, interval) for number in range(count)]
+    phases = list(places([f"h{n}" for n in range(count)], interval).values())
     assert phases[0] == 0.0
     assert phases == sorted(phases)
     for number, found in enumerate(phases):

@@ -114,7 +114,7 @@ def test_sighup_adds_and_removes_hosts_and_keeps_what_is_known_of_the_others(sit
 
     (site.folder / "server.yml").write_text("web_port: 1\nhosts: [a b]\npoll_intervall: 5\n")
     server.send_signal(signal.SIGHUP)
-    said = read_until(server, "reload: the configuration of before stays in use")
+    said = read_until(server, "The configuration of before stays in use")
     assert "reload: web.title has changed, which takes a restart" in said
     assert "poll_intervall: unknown key" in said
     assert "hosts[0]: expected a host" in said
@@ -124,7 +124,7 @@ def test_sighup_adds_and_removes_hosts_and_keeps_what_is_known_of_the_others(sit
     site.configure_server("push://gpu-12")
     site.tokens("push-tokens", "# nobody")
     server.send_signal(signal.SIGHUP)
-    said += read_until(server, "reload: the configuration of before stays in use")
+    said += read_until(server, "The configuration of before stays in use")
     assert "holds no token" in said
     assert list(site.hosts()) == ["gpu-11", "gpu-09", "self"]
 
@@ -146,7 +146,7 @@ def test_the_first_host_over_ssh_is_added_by_sighup_once_its_key_can_be_used(sit
         config.write(ssh)
 
     server.send_signal(signal.SIGHUP)
-    said = read_until(server, "reload: the configuration of before stays in use")
+    said = read_until(server, "The configuration of before stays in use")
     assert "ssh.key_file" in said
     assert list(site.hosts()) == ["gpu-09"]
 

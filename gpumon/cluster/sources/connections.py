@@ -180,6 +180,13 @@ class Connections:
         exchange.kept_since = self._clock()
         self._idle.setdefault(way, []).append(exchange)
 
+    def forget(self, url: str) -> None:
+        """Close what is kept for a host that is not asked any more."""
+        way = self._ways.pop(url, None)
+        if way is not None:
+            for exchange in self._idle.pop(way, []):
+                exchange.close()
+
     def _fits(self, exchange: Exchange, way: _Way) -> bool:
         """Return whether the next request may go over a connection that was opened earlier."""
         return exchange.usable and exchange.tls is (self.access.tls if way.tls else None)

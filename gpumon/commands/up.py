@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         polls.run(),
         watch_pushed(fleet),
         reload_on_hangup(read, config, hot=_hot, prepare=prepared),
-        *remembering,
+        *(remember() for remember in remembering),
         *([] if pusher is None else [pusher.run()]),
         work=liveness.of_agent(supervisor.latest),
     )

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         polls.run(),
         watch_pushed(fleet),
         reload_on_hangup(read, config, hot=polling.hot, prepare=polls.prepared),
-        *remembering,
+        *(remember() for remember in remembering),
         work=liveness.of_server(len(config.hosts)),
     )
 

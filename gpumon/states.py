@@ -76,8 +76,9 @@ def is_held(gpu: GpuSummary | MigSummary) -> bool | None:
     Where GPU and host share their memory, the process list alone decides. A GPU in MIG mode is held
     as soon as one of its instances is.
     """
-    if any(not holder.graphics_only for holder in gpu.holders):
-        return True
+    for holder in gpu.holders:
+        if not holder.graphics_only:
+            return True
     if isinstance(gpu, GpuSummary) and gpu.mig_mode:
         held = [is_held(instance) for instance in gpu.mig]
         if any(held):

@@ -123,9 +123,9 @@ def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
 
     For a GPU in MIG mode: those of all its instances too, one Holder per instance and owner.
     """
-    on_gpu = list(gpu.holders)
-    if isinstance(gpu, GpuSummary):
-        on_gpu += [holder for instance in gpu.mig for holder in instance.holders]
+    on_gpu = gpu.holders
+    if isinstance(gpu, GpuSummary) and gpu.mig:
+        on_gpu = [*on_gpu, *(holder for instance in gpu.mig for holder in instance.holders)]
     return [holder for holder in on_gpu if not holder.graphics_only] or on_gpu
 
 

@@ -76,8 +76,9 @@ def is_held(gpu: GpuSummary | MigSummary) -> bool | None:
     Where GPU and host share their memory, the process list alone decides. A GPU in MIG mode is held
     as soon as one of its instances is.
     """
-    if any(not holder.graphics_only for holder in gpu.holders):
-        return True
+    for holder in gpu.holders:
+        if not holder.graphics_only:
+            return True
     if isinstance(gpu, GpuSummary) and gpu.mig_mode:
         held = [is_held(instance) for instance in gpu.mig]
         if any(held):
@@ -122,9 +123,9 @@ def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
 
     For a GPU in MIG mode: those of all its instances too, one Holder per instance and owner.
     """
-    on_gpu = list(gpu.holders)
-    if isinstance(gpu, GpuSummary):
-        on_gpu += [holder for instance in gpu.mig for holder in instance.holders]
+    on_gpu = gpu.holders
+    if isinstance(gpu, GpuSummary) and gpu.mig:
+        on_gpu = [*on_gpu, *(holder for instance in gpu.mig for holder in instance.holders)]
     return [holder for holder in on_gpu if not holder.graphics_only] or on_gpu
 
 

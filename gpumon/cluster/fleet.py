@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gpumon.cluster.kept import Kept
 from gpumon.cluster.metrics import PollCounts
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import Loop, Relayed, relayed_name, without_loops
@@ -61,6 +62,7 @@ class Fleet:
         self._polls_failed = dict.fromkeys(SourceError.KINDS, 0)
         self._building = threading.Lock()
         self._status: ClusterStatus | None = None
+        self._kept = Kept()
         self._built = 0.0
         # Revisions of another life of this server must not look like one of this.
         self._life = secrets.token_hex(4)
@@ -231,6 +233,7 @@ class Fleet:
             now=now,
             revision=f"{self._life}-{self._count}",
             instance=self.instance,
+            kept=self._kept,
         )
         # Only now: a picture that could not be made must not pass for one that is young.
         self._built = now.monotonic

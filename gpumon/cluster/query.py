@@ -13,15 +13,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from gpumon.cluster.shares import holding, parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import (
-    cluster_totals,
-    counted_gpus,
-    holding,
-    model_totals,
-    parts,
-    user_totals,
-)
+from gpumon.cluster.totals import cluster_totals, model_totals, shares_of, user_totals
 from gpumon.states import GPU_STATES, HOST_STATES
 from gpumon.text import clean
 
@@ -82,12 +76,12 @@ def select(status: ClusterStatus, query: Query) -> ClusterStatus:
     if not query.words:
         return structs.replace(status, query_remarks=remarks) if remarks else status
     hosts = [host for host in status.hosts if rules.fit(host)] if rules.any else status.hosts
-    counted = counted_gpus(hosts)
+    shares = shares_of(hosts)
     return structs.replace(
         status,
-        totals=cluster_totals(hosts, counted),
-        models=model_totals(counted),
-        users=user_totals(counted),
+        totals=cluster_totals(hosts, shares),
+        models=model_totals(shares),
+        users=user_totals(shares),
         hosts=hosts,
         query=query.text,
         query_remarks=remarks,

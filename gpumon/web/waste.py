@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import counted_gpus, parts
+from gpumon.cluster.totals import counted_gpus
 from gpumon.units import mib
 from gpumon.web import advice
 from gpumon.web.holding import owners_by_rule, users

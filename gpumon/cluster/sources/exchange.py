@@ -8,6 +8,7 @@ a third of what it costs over a general HTTP client.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -88,6 +89,14 @@ class Exchange(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether another request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What its TLS was agreed on under; None: it is without TLS, or closed."""
+        found: ssl.SSLContext | None = None
+        if self._transport is not None:
+            found = self._transport.get_extra_info("sslcontext")
+        return found
 
     async def ask(self, request: bytes, asker: Asker, most: int = answer.MAX_BYTES) -> Answered:
         """Send a request and return the answer, whose body has at most `most` bytes.

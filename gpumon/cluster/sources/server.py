@@ -31,6 +31,8 @@ MOST_DETAILS = 64
 MOST_FETCHES = 4
 """So many are fetched from one server at a time."""
 
+_STATUS = "status.json"
+
 
 class _Fetch:
     """One request on its way, told how far it has come."""
@@ -58,7 +60,7 @@ class ServerSource:
     async def poll(self) -> Reading:
         """Return the server's picture. Raises SourceError."""
         self._details.loop = asyncio.get_running_loop()
-        got = await self.get("status.json", self._etag, MAX_STATUS_BYTES)
+        got = await self.get(_STATUS, self._etag, MAX_STATUS_BYTES)
         if got.status == 200:
             try:
                 self._status = foreign_status(got.body)
@@ -129,8 +131,9 @@ class ServerSource:
         )
 
     async def close(self) -> None:
-        """End what still runs; the connections belong to all sources together."""
+        """End what still runs, and give up its connection."""
         await self._details.close()
+        self._connections.forget(f"{self._url}/{_STATUS}")
 
 
 class _Kept(NamedTuple):

@@ -87,7 +87,8 @@ class XmlRpcSource:
         return failures.timed_out(self._where, seconds, self.step)
 
     async def close(self) -> None:
-        """The connections belong to all sources together."""
+        """Give up its connection, one of those that belong to all sources together."""
+        self._connections.forget(self._url)
 
     async def _ask(self, body: bytes) -> bytes:
         status, reason, found = await self._connections.post(self._url, body, self)

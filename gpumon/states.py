@@ -188,6 +188,11 @@ def host_state(
     return "fresh"
 
 
+def not_fresh(host: HostState) -> str:
+    """Return why nothing is known of the GPUs of a host in this state, which is not "fresh"."""
+    return "the host has never answered" if host == "never" else f"the host is {host}"
+
+
 def whole_gpu(
     gpu: GpuSummary,
     window: Window,
@@ -202,7 +207,7 @@ def whole_gpu(
     None: it works, so it depends on who is on it.
     """
     if host != "fresh":
-        return Named(state="unknown", reason=host_reason or f"the host is {host}")
+        return Named(state="unknown", reason=host_reason or not_fresh(host))
     fault = fault_of(gpu)
     if fault is not None:
         since, at_least = _run(window.fault_for, window, now)

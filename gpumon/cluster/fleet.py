@@ -25,7 +25,7 @@ from gpumon.summary import HostSummary
 log = logging.getLogger(__name__)
 
 _LOOP = "is this very server. Remove its entry from hosts"
-_LEFT_OUT = "they came through this server, or over too many servers"
+_LEFT_OUT = "came through this server, or over too many servers"
 _NO_HOSTS = "its server lists no hosts, or only such as came through this one"
 
 START_TICK_SECONDS = 0.2
@@ -169,7 +169,7 @@ class Fleet:
         else:
             status, left_out = without_loops(told.status, self.instance)
             if left_out != self._left_out.get(host, 0):
-                log.warning("%s: %d of its hosts are left out: %s", host, left_out, _LEFT_OUT)
+                log.warning("%s: left out of its hosts: %d, which %s", host, left_out, _LEFT_OUT)
             self._left_out[host] = left_out
         return Reading(
             summary=HostSummary(sampler_error=None if status.hosts else _NO_HOSTS),

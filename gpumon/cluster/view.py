@@ -163,8 +163,8 @@ class _HostView:
         if record.answered is None:
             return None, "not asked yet"
         age = record.age(self.now.monotonic)
-        old = "no sample yet" if age is None else f"its last sample is {duration(age)} old"
-        return "no sample", record.sampler_error or f"no sample: the agent answers, but has {old}"
+        but = "has no sample yet" if age is None else f"its last sample is {duration(age)} old"
+        return "no sample", record.sampler_error or f"no sample: the agent answers, but {but}"
 
     def _errors(self) -> list[str]:
         told = [] if self.record.sampler_error is None else [self.record.sampler_error]

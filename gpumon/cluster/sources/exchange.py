@@ -19,7 +19,7 @@ from gpumon.cluster.sources import answer
 MOST_HEAD_BYTES = 16 * 1024
 """Of an answer's head, where it comes in several parts."""
 FRAMING_BYTES = 1024 * 1024
-"""Of an answer's head and the seams between its chunks, beside its body."""
+"""Of an answer's head and the seams between its chunks, beside the most that its body may have."""
 
 
 class Asker(Protocol):
@@ -84,6 +84,7 @@ class Exchange(asyncio.Protocol):
         self._encoding = b""
         self._etag: bytes | None = None
         self._body: list[bytes] = []
+        self._size = 0
 
     @property
     def usable(self) -> bool:
@@ -200,6 +201,9 @@ class Exchange(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._body.append(data)
+        self._size += len(data)
+        if self._size > self._most:
+            self._fail(answer.too_large(self._most))
 
     def on_message_complete(self) -> None:
         if self._in_body and self._parser is not None:

@@ -109,13 +109,10 @@ class ServerSource:
 
     def _unreached(self, error: OSError) -> SourceError:
         """Say the same as of an agent, but for what to do."""
-        failure = failures.way_failed(error, self._where, tls=self._tls)
-        if failure.kind == "tls":
-            return failure
-        first = str(failure).partition(". ")[0]
+        failure = failures.way_failed(error, self._where, tls=self._tls, who="'gpumon web'")
         if failure.kind == "bad answer":
-            return self._bad(first.rpartition(", found ")[2])
-        return SourceError(failure.kind, f"{first}. Is 'gpumon web' running there?")
+            return self._bad(str(failure).partition(". ")[0].rpartition(", found ")[2])
+        return failure
 
     def _bad(self, found: str) -> SourceError:
         return SourceError(

@@ -101,7 +101,8 @@ class XmlRpcSource:
     def _understood(self, texts: list[bytes]) -> Reading:
         """Return the reading in the answer's texts. Raises answer.Garbled or TooNew."""
         if len(texts) not in (2, 3):
-            raise answer.Garbled(f"{len(texts)} values instead of two or three")
+            many = "1 value" if len(texts) == 1 else f"{len(texts)} values"
+            raise answer.Garbled(f"{many} instead of two or three")
         try:
             revision = texts[0].decode()
             if len(texts) == 2:

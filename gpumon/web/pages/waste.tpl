@@ -23,7 +23,7 @@
 % include('user_link.tpl', user=user, starred=user in row.by_rule)
 </span> \\
 % end
-</td><td class="what">{{row.what}}</td><td class="n" data-l="since">{{since(row.since, row.at_least)}}</td><td class="do">{{row.advice}}</td></tr>
+</td><td class="what">{{row.what}}</td><td class="n" data-l="since">{{since(row.since, row.at_least)}}</td><td class="do"{{!' data-l="to do:"' if row.advice else ''}}>{{row.advice}}</td></tr>
 % end
 </tbody>
 </table>

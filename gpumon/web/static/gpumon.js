@@ -13,14 +13,18 @@ const memory = {
   set(key, value) { try { localStorage.setItem(`gpumon-${key}`, value); } catch { /* private */ } },
 };
 
-// At once, so that a dark page is never light first.
+// At once, so that a dark page is never light first. The style sheet has the dark colours once.
 const THEMES = { auto: "as the system", light: "light", dark: "dark" };
+const MEDIA = { auto: "(prefers-color-scheme: dark)", light: "not all", dark: "all" };
+const dark = [...document.styleSheets[0].cssRules].find((rule) => rule.cssText.includes("color-scheme: dark"));
 const theme = () => (memory.get("theme") in THEMES ? memory.get("theme") : "auto");
 const showTheme = () => {
-  if (theme() === "auto") delete html.dataset.theme; else html.dataset.theme = theme();
+  html.dataset.theme = theme();
+  dark.media.mediaText = MEDIA[theme()];
   if ($("theme")) $("theme").textContent = `Colours: ${THEMES[theme()]}`;
 };
 showTheme();
+html.classList.add("js");
 
 // The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
 // scroll position and opened details last. Text that is selected waits until it no longer is.
@@ -67,6 +71,7 @@ function takeChildren(parent, olds, news) {
     if (old) take(old, child);
     // Rows keep their places: their order changes by a click or a reload alone. Sections have one.
     else if (child.id && last) last.after(child);
+    else if (child.id) parent.prepend(child);
     else if (child.nodeType === Node.ELEMENT_NODE) parent.append(child);
     if (child.nodeType === Node.ELEMENT_NODE) last = old?.isConnected ? old : child;
   }
@@ -157,7 +162,7 @@ async function refresh() {
 
 function show(page) {
   document.title = page.title;
-  for (const part of ["#counts", "#asof", "#oldest", "main", "#totals"]) {
+  for (const part of ["#counts", "#asof", "main", "#totals"]) {
     const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
     if (old && fresh) take(old, fresh);
   }
@@ -197,7 +202,6 @@ function keys() {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const old of document.querySelectorAll(".no-script")) old.remove();
   showTheme();
   keys();
   if ($("theme")) {

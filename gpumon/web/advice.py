@@ -41,7 +41,7 @@ def for_error(kind: str | None) -> str:
 def for_fault(reason: str) -> str:
     """Return what to do about a broken GPU; `reason` is what `states.fault_of` said."""
     if "uncorrected memory error" in reason:
-        return "Reset the GPU once its jobs are done; replace it when errors come back"
+        return "Reset it once its jobs are done; replace it if errors come back"
     if reason.startswith("slowed down"):
         return "Look at the host's cooling and power supply"
     return "Drain the host, power-cycle it"

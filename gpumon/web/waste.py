@@ -49,7 +49,7 @@ class Sum(NamedTuple):
 
     kind: str
     what: str
-    """"5 GPUs", "2 hosts", "24 GPUs, at least 712 GPU-hours"."""
+    """"5 GPUs", "2 hosts", "24 GPUs (at least 712 GPU-hours)"."""
 
 
 def summary(rows: Iterable[Waste]) -> list[Sum]:
@@ -67,7 +67,8 @@ def _sum(rows: list[Waste]) -> str:
     parts += [counted(len(hosts), "host")] if hosts else []
     if rows[0].kind == "idle" and any(row.since is not None for row in rows):
         least = "at least " if any(row.at_least or row.since is None for row in rows) else ""
-        parts.append(f"{least}{sum(row.cost for row in rows):.0f} GPU-hours")
+        hours = f"{least}{sum(row.cost for row in rows):.0f} GPU-hours"
+        return f"{parts[0]} ({hours})"
     return ", ".join(parts)
 
 

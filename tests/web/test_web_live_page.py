@@ -105,7 +105,7 @@ def test_a_paused_page_stays_as_it_is_and_says_so(page):
     asked = []
     page.on("request", lambda request: asked.append(request.resource_type))
     page.click("#pause")
-    _until(lambda: page.text_content("#ago") in (", 4 s ago (paused)", ", 5 s ago (paused)"))
+    _until(lambda: page.text_content("#ago") in (", 4s ago (paused)", ", 5s ago (paused)"))
     assert page.text_content("#say") == "Refreshing is paused."
     assert "fetch" not in asked
     page.click("#pause")
@@ -134,4 +134,10 @@ def test_the_theme_is_kept(page):
     page.click("#theme")
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.text_content("#theme") == "Colours: dark"
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == "rgb(15, 19, 24)"
+    page.emulate_media(color_scheme="dark")
+    page.click("#theme")
+    page.click("#theme")
+    assert page.text_content("#theme") == "Colours: light"
+    assert page.evaluate(background) == "rgb(255, 255, 255)"

@@ -9,7 +9,7 @@
 % if place:
 <details{{!' open' if address.all == 'waste' else ''}}><summary>{{len(rows)}} more</summary>
 % end
-<table class="waste">
+<table class="waste flow">
 <thead><tr><th scope="col" class="k">State</th><th scope="col" class="h">Where</th><th scope="col" class="who">Who</th><th scope="col">What</th><th scope="col" class="n s">Since</th><th scope="col" class="do">What to do</th></tr></thead>
 <tbody>
 % for row in rows:

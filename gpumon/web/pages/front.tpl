@@ -15,7 +15,7 @@
 <section id="filtered">
 % if address.query.words:
 % some = view.fitting != len(status.hosts)
-<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{', and all but the counts above is about these.' if some else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
+<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{'; all below is about these, the counts above are not.' if some and view.fitting else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
 % end
 % for remark in remarks:
 <p class="remark">{{remark}}</p>

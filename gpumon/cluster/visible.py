@@ -25,7 +25,7 @@ Tier = Literal["anonymous", "named", "admin"]
 """Readers whom nobody vouches for, those a trusted proxy names, those of them in `web.admins`."""
 
 SOMEBODY = "name hidden"
-"""Stands for every user where names are hidden, for one or for many. No login name holds a blank."""
+"""Stands for all users where names are hidden, one or many. No login name holds a blank."""
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):

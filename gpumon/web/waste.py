@@ -12,7 +12,7 @@ from gpumon.units import mib
 from gpumon.web import advice
 from gpumon.web.holding import owners_by_rule, users
 from gpumon.web.hosts import has_readings
-from gpumon.web.words import counted, listed
+from gpumon.web.words import counted
 
 KINDS = ("fault", "down", "error", "never", "unknown", "warning", "ghost", "idle", "stale", "note")
 """What a row may be about, worst first."""

@@ -24,8 +24,8 @@ from gpumon.summary import Holder
 Tier = Literal["anonymous", "named", "admin"]
 """Readers whom nobody vouches for, those a trusted proxy names, those of them in `web.admins`."""
 
-SOMEBODY = "a user"
-"""Stands for every user where names are hidden. No login name holds a blank."""
+SOMEBODY = "name hidden"
+"""Stands for all users where names are hidden, one or many. No login name holds a blank."""
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):

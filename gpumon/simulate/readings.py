@@ -12,7 +12,7 @@ from gpumon.simulate.jobs import Job
 from gpumon.simulate.kinds import HostPlan
 from gpumon.simulate.lanes import Lane, Place
 
-FALLEN_OFF = "fallen off the bus (XID 79): drain the host, then power-cycle it"
+FALLEN_OFF = "fallen off the bus (XID 79)"
 IDLE_MIB = 4
 """What a driver counts as used on a GPU without any process."""
 _DISPLAY = (("Xorg", "/usr/lib/xorg/Xorg vt2", 148), ("gnome-shell", "gnome-shell", 63))

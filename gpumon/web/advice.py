@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from gpumon.cluster.visible import SOMEBODY
 from gpumon.states import RESET_WANTED
+from gpumon.web.words import listed
 
 AGENT_LOG = "On the host: journalctl -u gpumon-agent"
 
@@ -56,9 +60,14 @@ def for_fault(reason: str) -> str:
 
 
 UNREADABLE = "On the host: nvidia-smi, journalctl -u gpumon-agent"
+HIDDEN = "Ask an admin whose it is: names are hidden from you"
 GHOST = "Look on the host for a zombie or a process in a container"
 
 
-def for_idle(names: str) -> str:
-    """Return whom to ask; `names` is empty where nobody is known."""
-    return f"Ask {names}" if names else "Find out on the host whose process it is"
+def for_idle(users: Iterable[str | None]) -> str:
+    """Return whom to ask about a GPU that `users` hold; None is an owner who is not known."""
+    some = list(users)
+    names = listed([user for user in some if user is not None and user != SOMEBODY])
+    if names:
+        return f"Ask {names}"
+    return HIDDEN if SOMEBODY in some else "Find out on the host whose process it is"

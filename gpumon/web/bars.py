@@ -25,7 +25,7 @@ def bar(part: GpuStatus | MigStatus, kind: str, colors: str) -> str:
         return ""
     tenths = max(0, min(10, round(percent / 10)))
     colour = f" {_colour(percent, kind)}" if colors == "use" else ""
-    return f'<span class="bar{colour}" aria-hidden="true"><i class="t{tenths}"></i></span> '
+    return f'<span class="bar{colour}" aria-hidden="true"><i class="u{tenths}"></i></span> '
 
 
 def _colour(percent: float, kind: str) -> str:

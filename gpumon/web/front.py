@@ -12,7 +12,7 @@ from gpumon.web.address import Address
 from gpumon.web.holding import owners_by_rule
 from gpumon.web.hosts import HostRow, host_row
 from gpumon.web.map import by_model
-from gpumon.web.waste import Waste, longest_idle, wasted
+from gpumon.web.waste import Sum, Waste, longest_idle, summary, wasted
 from gpumon.web.words import counted
 
 SIMULATED = "SIMULATED: these hosts and numbers are invented"
@@ -82,6 +82,8 @@ class Front(NamedTuple):
     columns: dict[str, Column]
     remarks: list[str]
     waste: list[Waste]
+    summary: list[Sum]
+    """`waste` in one line."""
     by_rule: set[str]
     """Users who hold something on fresh hosts as owners by a rule."""
     starred: bool
@@ -119,6 +121,7 @@ def front(status: ClusterStatus, address: Address = _PLAIN) -> Front:
         if address.page > pages
         else [],
         waste=waste,
+        summary=summary(waste),
         by_rule=owners_by_rule(
             gpu for host in status.hosts if host.state == "fresh" for gpu in host.gpus
         ),

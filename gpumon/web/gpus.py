@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpumon.cluster.status import GpuStatus, MigStatus
 from gpumon.units import UNKNOWN, mib
 
@@ -24,6 +26,13 @@ def memory(gpu: GpuStatus | MigStatus) -> str:
 def temperature(celsius: float | None) -> str:
     """Return "65 °C", "-" for unknown."""
     return UNKNOWN if celsius is None else f"{celsius:.0f} °C"
+
+
+def clocks(reasons: Sequence[str] | None) -> str:
+    """Return why the clocks are lowered: "sw power cap", "none", "-" for unknown."""
+    if reasons is None:
+        return UNKNOWN
+    return ", ".join(reason.replace("_", " ") for reason in reasons) or "none"
 
 
 def watts(draw: float | None, limit: float | None) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from gpumon.cluster.status import ClusterStatus, HostStatus
 from gpumon.model import SCHEMA, Gpu, HostSnapshot, Process, encode
 from gpumon.units import UNKNOWN, duration, mib
-from gpumon.web.gpus import percent
+from gpumon.web.gpus import clocks, percent
 from gpumon.web.health import Hint, Trouble, hints, troubles
 from gpumon.web.holding import owners_by_rule
 from gpumon.web.hosts import has_readings
@@ -41,6 +41,8 @@ class HostPage(NamedTuple):
     """GPUs whose processes could not be read, each with the reason."""
     troubles: list[Trouble]
     hints: list[Hint]
+    clocks: dict[int, str]
+    """By index of a GPU: why its clocks are lowered; none where there is no reading."""
     unattributed: dict[tuple[int, str | None], str]
     """By index and UUID of a GPU: its memory that no listed process explains, where there is."""
     starred: bool
@@ -87,6 +89,7 @@ def host_page(host: HostStatus, detail: HostSnapshot | None, now: float) -> Host
         hidden=list(_hidden(gpus)),
         troubles=troubles(gpus, now),
         hints=hints(gpus),
+        clocks={gpu.index: clocks(gpu.clock_event_reasons) for gpu in gpus},
         unattributed={
             (gpu.index, gpu.uuid): mib(gpu.unattributed_mib)
             for gpu in gpus

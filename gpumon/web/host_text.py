@@ -21,7 +21,7 @@ def render(status: ClusterStatus, host: HostStatus, detail: HostSnapshot | None)
     blocks = [
         _head(status, host, page),
         wrapped(plain("  ".join(f"{name}: {value}" for name, value in page.facts), 800)),
-        _gpus(host, status.time),
+        _gpus(host, page, status.time),
         _health(page),
         _processes(page, detail),
         [words.BY_RULE] if page.starred else [],
@@ -46,7 +46,7 @@ def _head(status: ClusterStatus, host: HostStatus, page: HostPage) -> list[str]:
     return lines
 
 
-def _gpus(host: HostStatus, now: float) -> list[str]:
+def _gpus(host: HostStatus, page: HostPage, now: float) -> list[str]:
     rows = []
     for gpu in host.gpus:
         pieces: list[GpuStatus | MigStatus] = [gpu, *gpu.mig]
@@ -54,10 +54,13 @@ def _gpus(host: HostStatus, now: float) -> list[str]:
             whole = part is gpu
             held = ", ".join(
                 f"{user_words(one.user, one.user_by is not None)} "
+                f"{one.program + ' ' if one.program else ''}"
                 f"{mib(one.gpu_memory_used_mib)} {since(now, one.started_at)}"
                 for one in holders(part)
             )
             reason = part.reason if part.state != "idle" and part.reason != host.reason else None
+            why = page.clocks.get(gpu.index, UNKNOWN)
+            slow = f"clocks: {why}" if whole and why not in (UNKNOWN, "none", "gpu idle") else None
             rows.append(
                 [
                     str(gpu.index) if whole else f"MIG {part.index}",
@@ -69,7 +72,7 @@ def _gpus(host: HostStatus, now: float) -> list[str]:
                     plain(memory(part)),
                     temperature(gpu.temperature_celsius).replace(" °", "") if whole else "",
                     watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else "",
-                    plain("; ".join(text for text in (held, reason) if text), 300),
+                    plain("; ".join(text for text in (held, reason, slow) if text), 300),
                 ]
             )
     headings = ["GPU", "MODEL", "STATE", ">UTIL", ">MEMORY", ">TEMP", ">POWER", "HELD BY"]

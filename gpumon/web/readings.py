@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gpumon.model import Gpu
 from gpumon.units import UNKNOWN, clock, mib
-from gpumon.web.gpus import percent, temperature
+from gpumon.web.gpus import clocks, percent, temperature
 
 
 class Reading(NamedTuple):
@@ -37,10 +37,6 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _reasons(value: list[str]) -> str:
-    return ", ".join(reason.replace("_", " ") for reason in value) or "none"
-
-
 def _words(value: str) -> str:
     return value.replace("_", " ")
 
@@ -63,7 +59,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("Enforced power limit", "enforced_power_limit_watts", _unit("W")),
     ("SM clock", "sm_clock_mhz", _unit("MHz")),
     ("Memory clock", "memory_clock_mhz", _unit("MHz")),
-    ("Clock event reasons", "clock_event_reasons", _reasons),
+    ("Clock event reasons", "clock_event_reasons", clocks),
     ("Fan speed", "fan_speed_percent", percent),
     ("Performance state", "performance_state", "P{}".format),
     ("ECC", "ecc_mode", _on),

@@ -58,6 +58,7 @@ class Templates:
             "watts": gpus.watts,
             "as_of": front.as_of,
             "counts": front.counts,
+            "freshness": _freshness,
             "readings": front.readings,
             "size": front.size,
             "totals": front.totals,
@@ -77,7 +78,7 @@ class Templates:
             "USERS_A_HOST": USERS_A_HOST,
             "PLACES": 8,
             "MOST_USERS": 20,
-            "MOST_WASTE": 40,
+            "MOST_WASTE": 20,
             "MOST_FOLDED": 100,
         }
         self._templates = {path.name: _compiled(path) for path in _FOLDER.glob("*.tpl")}
@@ -121,3 +122,9 @@ def _iso(epoch: float) -> str:
 def _key_mark(state: GpuState) -> str:
     """Return the sign of a state in the header, which is the key to the cells as well."""
     return "73" if state == "busy" else MARKS[state].page
+
+
+def _freshness(status: ClusterStatus) -> str:
+    """Return `front.freshness` as a sentence."""
+    words = front.freshness(status)
+    return f"{words[0].upper()}{words[1:]}."

@@ -167,7 +167,9 @@ def _waste(view: Front, now: float) -> list[str]:
     if not rows:
         return [words.NO_WASTE] if view.fitting else []
     headings = ["STATE", "WHERE", "WHO", ">SINCE", "WHAT"]
-    lines = table(headings, rows, [7, 28, 16, 7])
+    sums = ", ".join(f"{part.kind} {part.what}" for part in view.summary)
+    lines = wrapped(f"wasted or broken: {sums}") if sums else []
+    lines += table(headings, rows, [7, 28, 16, 7])
     more = len(view.waste) - len(rows)
     return [*lines, f"and {counted(more, 'more row')}"] if more else lines
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import counted_gpus
+from gpumon.cluster.visible import SOMEBODY
 from gpumon.units import mib
 from gpumon.web import advice
 from gpumon.web.holding import owners_by_rule, users
 from gpumon.web.hosts import has_readings
-from gpumon.web.words import listed
+from gpumon.web.words import counted
 
 KINDS = ("fault", "down", "error", "never", "unknown", "warning", "ghost", "idle", "stale", "note")
 """What a row may be about, worst first."""
@@ -42,6 +43,34 @@ def wasted(status: ClusterStatus) -> list[Waste]:
     rows = [row for host in status.hosts for row in _of_host(host, own[host.name], status.time)]
     rows.sort(key=lambda row: (KINDS.index(row.kind), -row.cost))
     return rows
+
+
+class Sum(NamedTuple):
+    """All rows of one kind, in a few words."""
+
+    kind: str
+    what: str
+    """"5 GPUs", "2 hosts", "24 GPUs (at least 712 GPU-hours)"."""
+
+
+def summary(rows: Iterable[Waste]) -> list[Sum]:
+    """Return how much there is of each kind, worst first; notes are no waste and are left out."""
+    kinds: dict[str, list[Waste]] = {}
+    for row in rows:
+        kinds.setdefault(row.kind, []).append(row)
+    return [Sum(kind, _sum(kinds[kind])) for kind in KINDS if kind in kinds and kind != "note"]
+
+
+def _sum(rows: list[Waste]) -> str:
+    gpus = {(row.host, gpu) for row in rows for gpu in row.gpus}
+    hosts = {row.host for row in rows if not row.gpus}
+    words = [counted(len(gpus), "GPU")] if gpus else []
+    words += [counted(len(hosts), "host")] if hosts else []
+    if rows[0].kind == "idle" and any(row.since is not None for row in rows):
+        least = "at least " if any(row.at_least or row.since is None for row in rows) else ""
+        hours = f"{least}{sum(row.cost for row in rows):.0f} GPU-hours"
+        return f"{words[0]} ({hours})"
+    return ", ".join(words)
 
 
 def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:
@@ -127,14 +156,20 @@ def _ghosts(host: HostStatus, gpus: list[GpuStatus]) -> Iterator[Waste]:
 
 
 def _idle(host: HostStatus, gpus: list[GpuStatus], now: float) -> Iterator[Waste]:
-    """Yield held GPUs that nobody uses; those of the same users share a row."""
-    groups: dict[tuple[str | None, ...], list[GpuStatus]] = {}
+    """Yield held GPUs that nobody uses; those of the same users share a row.
+
+    Where names are hidden or not known nobody can tell whether the users are the same: those GPUs
+    have rows of their own.
+    """
+    groups: dict[tuple[str | int | None, ...], list[GpuStatus]] = {}
     for gpu in gpus:
         if gpu.state == "idle" and gpu.holders:
-            groups.setdefault(tuple(sorted(users(gpu), key=str)), []).append(gpu)
-    for owners, alike in groups.items():
-        names = listed([user for user in owners if user is not None])
-        row = _begun(_row("idle", host, alike, "", advice=advice.for_idle(names)), alike)
+            owners = users(gpu)
+            alone = [gpu.index] if None in owners or SOMEBODY in owners else []
+            groups.setdefault((*sorted(owners, key=str), *alone), []).append(gpu)
+    for alike in groups.values():
+        what_to_do = advice.for_idle(users(alike[0]))
+        row = _begun(_row("idle", host, alike, "", advice=what_to_do), alike)
         starts = [gpu.since for gpu in alike if gpu.since is not None]
         hours = sum(max(0.0, now - began) for began in starts) / 3600
         memory = [gpu.memory_used_mib for gpu in alike if gpu.memory_used_mib is not None]

@@ -116,7 +116,7 @@ def test_every_kind_of_host_has_a_page(name):
 def test_mig_instances_have_rows_of_their_own():
     status, details, _ = simulated(3)
     shown = page(site(status, details.get), "/host/gpu-03")
-    instances = [row for row in shown.rows if row[0].startswith("MIG ") and len(row) == 8]
+    instances = [row for row in shown.rows if row[0][:4] == "MIG " and row[0][4:].isdigit()]
     assert [row[1] for row in instances if "10gb" in row[1]] == ["1g.10gb"] * 9
     assert len(instances) == 11
     assert any(row[0].startswith("1 MIG ") for row in shown.rows), "nor is there a process of one"
@@ -197,3 +197,24 @@ def test_what_was_held_on_a_silent_host_is_not_counted_as_held():
     assert "mei holds no GPU, as far as the hosts answer." in shown.words
     assert next(row for row in shown.rows if row[0].startswith("gpu-1"))[0] == "gpu-1 down"
     assert get(app, "/user/mei").code == 200
+
+
+def test_a_gpu_tells_why_its_clocks_are_lowered_and_which_program_holds_it():
+    shown = page(_app(), "/host/gpu-1")
+    heading = next(row for row in shown.rows if "Clocks lowered by" in row)
+    row = dict(zip(heading, shown.row("0"), strict=True))
+    assert row["Clocks lowered by"] == "sw power cap"
+    assert row["Held by: user, program, memory, since"].split() == [
+        "alice", "python", "68.4G", "3h00",
+    ]  # fmt: skip
+    assert "alice python 68.4G 3h00; clocks: sw power cap" in " ".join(
+        get(_app(), "/host/gpu-1", accept="*/*").text.split()
+    )
+
+
+def test_clocks_that_are_not_known_are_not_called_full():
+    app = site(cluster([host("gpu-1", [gpu(0)])]), lambda _: None)
+    assert page(app, "/host/gpu-1").row("0")[7] == "-"
+    read = HostSnapshot(gpus=[Gpu(index=0, clock_event_reasons=[])])
+    app = site(cluster([host("gpu-1", [gpu(0)])]), lambda _: read)
+    assert page(app, "/host/gpu-1").row("0")[7] == "none"

@@ -82,7 +82,7 @@ def test_states_in_the_map_differ_by_border_fill_and_sign():
 
 
 def test_a_busy_square_is_told_from_a_free_one_however_little_it_is_used():
-    assert "var(--full,8%)" in re.search(r"\.map \.busy\{(.*?)\}", CSS)[1]
+    assert "max(8%,var(--full,0%))" in re.search(r"\.map \.busy\{(.*?)\}", CSS)[1]
 
 
 def test_a_use_that_is_not_known_is_no_small_one_in_the_map():

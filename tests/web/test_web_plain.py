@@ -136,7 +136,7 @@ def test_the_colours_of_bars_are_those_of_gpumonitor(used, total, use, memory):
 def test_an_unknown_value_has_no_bar_and_a_zero_an_empty_one():
     one = gpu(0, utilization_percent=None, memory_used_mib=None)
     assert bar(one, "use", "use") == bar(one, "memory", "use") == ""
-    assert 'class="t0"' in bar(gpu(0, utilization_percent=0), "use", "states")
+    assert 'class="u0"' in bar(gpu(0, utilization_percent=0), "use", "states")
 
 
 def test_the_colours_are_chosen_by_the_address_and_else_by_the_configuration():

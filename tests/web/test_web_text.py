@@ -32,6 +32,8 @@ bob       2     1  136.7G      1  30h00  gpu-1:1,3
 alice     1     0   68.4G      1   3h00  gpu-1:0
 erin      1     0    8.8G      1   3h00  gpu-2:0
 
+wasted or broken: fault 1 GPU, down 1 host, error 1 host, never 1 host, unknown 1 GPU, ghost 1 GPU,
+idle 1 GPU (at least 2 GPU-hours)
 STATE    WHERE    WHO   SINCE  WHAT
 fault    gpu-1:4  -      2h00  fallen off the bus: GPU is lost
 down     gpu-4    mei     14m  gpu-4:8043 refused the connection

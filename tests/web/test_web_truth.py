@@ -47,7 +47,7 @@ def test_a_gpu_of_which_nothing_is_known_shows_no_number():
     row = front.row("gpu-1")
     assert row[-3:-1] == ["-", "-"]
     assert page(app, "/host/gpu-1").row("0") == [
-        "0", "unknown GPU", "? unknown -", "-", "-", "-", "-", why,
+        "0", "unknown GPU", "? unknown -", "-", "-", "-", "-", "-", why,
     ]  # fmt: skip
 
 

@@ -5,9 +5,10 @@ from msgspec import structs
 from web_client import get, page, site
 from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
 
+from gpumon.cluster.visible import SOMEBODY
 from gpumon.errors import CollectError, SourceError
 from gpumon.web import advice
-from gpumon.web.waste import longest_idle, wasted
+from gpumon.web.waste import longest_idle, summary, wasted
 
 
 def rows(*hosts):
@@ -178,3 +179,55 @@ def test_of_several_faults_all_are_told_and_the_gravest_has_its_cure():
     )
     [row] = rows(host("gpu-1", [gpu(0, "fault", reason=reason)]))
     assert (row.what, row.advice) == (reason, "Drain the GPU and have it replaced")
+
+
+def test_one_line_sums_up_what_is_wasted_or_broken():
+    long = gpu(0, "idle", since=NOW - 30 * HOUR, since_at_least=True)
+    found = rows(
+        host("gpu-1", [long, gpu(1, "fault", reason="lost"), gpu(2, "fault", reason="hot")]),
+        host("gpu-2", [gpu(0, "idle", since=NOW - 5 * HOUR)], notes=["its clock is off"]),
+        host("gpu-3", [], state="down", reason="no answer"),
+    )
+    assert [(part.kind, part.what) for part in summary(found)] == [
+        ("fault", "2 GPUs"),
+        ("down", "1 host"),
+        ("idle", "2 GPUs (at least 35 GPU-hours)"),
+    ]
+    exact = rows(host("gpu-1", [gpu(0, "idle", since=NOW - 5 * HOUR)]))
+    assert summary(exact)[0].what == "1 GPU (5 GPU-hours)"
+    unknown = rows(host("gpu-1", [gpu(0, "idle", since=None)]))
+    assert summary(unknown)[0].what == "1 GPU"
+
+
+def test_the_line_stands_above_everything_else_and_leads_to_the_list():
+    app = site(every_state())
+    shown = page(app, "/")
+    line = "fault 1 GPU, down 1 host, error 1 host, never 1 host, unknown 1 GPU, ghost 1 GPU"
+    assert f"Wasted or broken: {line}, idle 1 GPU (at least 2 GPU-hours)" in shown.words
+    assert shown.words.index("Wasted or broken: fault") < shown.words.index("Free now")
+    assert "#waste" in shown.links()
+    sound = cluster([host("gpu-1", [gpu(0)])])
+    assert "Wasted or broken:" not in page(site(sound), "/").words
+
+
+@pytest.mark.parametrize("nobody", [SOMEBODY, None])
+def test_idle_gpus_whose_users_cannot_be_told_apart_do_not_share_a_row(nobody):
+    alike = [gpu(n, "idle", holders=[holder(nobody)]) for n in (0, 1)]
+    found = rows(host("gpu-1", alike))
+    assert [(row.gpus, row.users) for row in found] == [([0], [nobody]), ([1], [nobody])]
+
+
+def test_nobody_is_told_to_ask_a_user_whose_name_is_hidden():
+    hidden = gpu(0, "idle", holders=[holder(SOMEBODY)])
+    (row,) = rows(host("gpu-1", [hidden]))
+    assert row.advice == "Ask an admin whose it is: names are hidden from you"
+    mixed = gpu(0, "idle", holders=[holder("alice"), holder(None)])
+    (row,) = rows(host("gpu-1", [mixed]))
+    assert row.advice == "Ask alice"
+
+
+def test_the_page_and_the_text_say_that_a_name_is_hidden():
+    app = site(every_state(), anonymous_users="hidden")
+    assert page(app, "/").row("idle")[2] == "name hidden"
+    assert "/user/" not in " ".join(page(app, "/").links())
+    assert "name hidden" in get(app, "/status.txt").text

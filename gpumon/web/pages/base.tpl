@@ -30,8 +30,8 @@
 <label for="q">Filter</label> <input id="q" name="q" type="search" value="{{address.query.text}}" placeholder="free 4x h100 @alice gpu-0*" maxlength="200" autocapitalize="none" spellcheck="false"> <button>Apply</button>
 </form>
 % end
-<p class="age"><span id="asof" data-time="{{status.time}}">as of <time datetime="{{iso(status.time)}}">{{as_of(status)}}</time></span><span id="ago"></span><span id="oldest" class="wide-only">; {{readings(status)}}</span>
-<a href="{{root}}{{here}}{{address.but(refresh='')}}">{{'Stop refreshing' if address.refresh else 'Refresh'}}</a>
+<p class="age"><span id="asof" data-time="{{status.time}}">as of <time datetime="{{iso(status.time)}}">{{as_of(status)}}</time></span><span id="ago"></span>
+<a{{!'' if address.refresh else ' class="no-script"'}} href="{{root}}{{here}}{{address.but(refresh='')}}">{{'Stop refreshing' if address.refresh else 'Refresh'}}</a>
 % if not address.refresh:
 <a class="no-script" href="{{root}}{{here}}{{address.but(refresh='30')}}">Refresh every 30 s</a>
 % end
@@ -51,7 +51,7 @@
 {{!base}}</main>
 <footer>
 % if status is not None:
-<p id="totals">{{totals(status)}} Hosts are asked every {{'%g' % status.poll_interval_seconds}} s.</p>
+<p id="totals">{{totals(status)}} {{freshness(status)}}</p>
 <p>Utilization is the share of time in which a kernel ran on the GPU; it says nothing about how well the kernel used it. “-” and “?” are unknown, never zero. Memory is in binary units: 1G is 1024 MiB.</p>
 % if starred:
 <p>{{BY_RULE}}</p>

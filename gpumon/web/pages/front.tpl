@@ -15,7 +15,7 @@
 <section id="filtered">
 % if address.query.words:
 % some = view.fitting != len(status.hosts)
-<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{', and all but the counts above is about these.' if some else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
+<p>{{'%d of %d hosts fit' % (view.fitting, len(status.hosts)) if some else 'All hosts fit'}} the filter <b>{{address.query.text}}</b>{{'; all below is about these, the counts above are not.' if some and view.fitting else '.'}} <a href="{{root}}{{address.but(q='')}}">Show all hosts</a></p>
 % end
 % for remark in remarks:
 <p class="remark">{{remark}}</p>
@@ -25,6 +25,15 @@
 % if not view.fitting:
 <section><h2>Hosts</h2><p>{{NO_MATCH}} <a href="{{root}}help#words">What a filter may say</a></p></section>
 % else:
+% if view.summary:
+<section id="worst">
+<p><a href="#waste">Wasted or broken</a>: \\
+% for place, part in enumerate(view.summary):
+{{', ' if place else ''}}<span class="w {{part.kind}}">{{part.kind}}</span> {{part.what}}\\
+% end
+</p>
+</section>
+% end
 <section id="free">
 <h2>Free now</h2>
 % if not view.models:
@@ -79,12 +88,13 @@
 % if view.fitting > 1:
 <p>\\
 % if view.map:
-<a href="{{root}}{{address.but(view='rows')}}">As rows</a></p>
+<a href="{{root}}{{address.but(view='rows')}}">As rows</a>\\
 % else:
-<a href="{{root}}{{address.but(view='map')}}">As a map</a></p>
+<a href="{{root}}{{address.but(view='map')}}">As a map</a>\\
 % end
+<a class="narrow" href="#users">Users</a></p>
 % end
-</div>
+<p class="note">{{readings(status)}}</p></div>
 % if view.map:
 % include('map.tpl')
 % else:

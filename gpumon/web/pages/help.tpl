@@ -5,6 +5,7 @@
 </section>
 <section id="legend">
 <h2>GPUs</h2>
+<div class="scroll" role="region" aria-label="Signs of the states" tabindex="0">
 <table class="short">
 <thead><tr><th scope="col">Sign</th><th scope="col">State</th><th scope="col">Drawn</th><th scope="col">Means</th></tr></thead>
 <tbody>
@@ -13,6 +14,7 @@
 % end
 </tbody>
 </table>
+</div>
 <p>In the map a square stands for a GPU: the same borders and signs, busy ones filled from below by their utilization. A GPU in MIG mode is drawn as its instances in the rows, and as one square in the map.</p>
 </section>
 % for name, heading, first, rows in (('states', 'Hosts', 'State', page.hosts), ('list', 'Wasted or broken', 'State', page.waste), ('words', 'Filter', 'Words', page.words), ('forms', 'Addresses', 'Ending', page.forms)):

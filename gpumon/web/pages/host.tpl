@@ -39,15 +39,15 @@
 % if not host.gpus:
 <p>{{'Not known: see above.' if row.instead in page.problems else row.instead}}</p>
 % else:
-<table class="gpus wide">
-<thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Temperature</th><th scope="col" class="n">Power</th><th scope="col">Held by: user, memory, since</th></tr></thead>
+<table class="gpus wide flow">
+<thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col">Utilization</th><th scope="col">Memory</th><th scope="col" class="n">Power</th><th scope="col" class="n">Temp.</th><th scope="col">Clocks lowered by</th><th scope="col">Held by: user, program, memory, since</th></tr></thead>
 <tbody>
 % for gpu in host.gpus:
 % for part in [gpu, *gpu.mig]:
 % whole = part is gpu
 % one = cell(part)
-<tr{{!'' if whole else ' class="sub"'}} data-gpu="{{gpu.index}}" data-state="{{part.state}}" data-key="{{gpu.index if whole else '%d-%d' % (gpu.index, part.index)}}"><th scope="row" class="nw">{{gpu.index if whole else 'MIG %d' % part.index}}</th><td>{{gpu.model if whole else part.name or '-'}}</td><td><span class="nw"><i class="c {{one.state}}{{" u%d" % one.level if one.level else ""}}" aria-hidden="true">{{one.mark}}</i> <span class="w {{part.state}}">{{part.state}}</span> {{since(part.since, part.since_at_least)}}</span></td><td class="nw" data-l="used">{{!bar(part, 'use', colors)}}{{percent(gpu.utilization_percent) if whole else '-'}}</td><td class="nw">{{!bar(part, 'memory', colors)}}{{memory(part)}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td>\\
-% include('held_by.tpl', part=part)
+<tr{{!'' if whole else ' class="sub"'}} data-gpu="{{gpu.index}}" data-state="{{part.state}}" data-key="{{gpu.index if whole else '%d-%d' % (gpu.index, part.index)}}"><th scope="row" class="nw">{{gpu.index if whole else 'MIG %d' % part.index}}</th><td>{{gpu.model if whole else part.name or '-'}}</td><td><span class="nw"><i class="c {{one.state}}{{" u%d" % one.level if one.level else ""}}" aria-hidden="true">{{one.mark}}</i> <span class="w {{part.state}}">{{part.state}}</span> {{since(part.since, part.since_at_least)}}</span></td><td class="nw" data-l="used">{{!bar(part, 'use', colors)}}{{percent(gpu.utilization_percent) if whole else '-'}}</td><td class="nw">{{!bar(part, 'memory', colors)}}{{memory(part)}}</td><td class="n">{{watts(gpu.power_draw_watts, gpu.enforced_power_limit_watts) if whole else ''}}</td><td class="n">{{temperature(gpu.temperature_celsius) if whole else ''}}</td><td data-l="clocks">{{page.clocks.get(gpu.index, '-') if whole else ''}}</td><td>\\
+% include('held_by.tpl', part=part, programs=True)
 % extra = page.unattributed.get((gpu.index, gpu.uuid)) if whole else None
 % if extra:
  <span class="note nw">unattributed {{extra}}</span>\\

@@ -1,4 +1,4 @@
-<table class="hosts{{' long' if any(len(row.host.name) > 13 for row in rows) else ''}}">
+<table class="hosts{{' long' if any(len(row.host.name) > 13 for row in rows) else ''}}{{' open' if view.details else ''}}">
 <thead><tr>\\
 % include('sort.tpl', label='Host', name='host', kind='h')
 \\

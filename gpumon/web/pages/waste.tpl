@@ -9,7 +9,7 @@
 % if place:
 <details{{!' open' if address.all == 'waste' else ''}}><summary>{{len(rows)}} more</summary>
 % end
-<table class="waste">
+<table class="waste flow">
 <thead><tr><th scope="col" class="k">State</th><th scope="col" class="h">Where</th><th scope="col" class="who">Who</th><th scope="col">What</th><th scope="col" class="n s">Since</th><th scope="col" class="do">What to do</th></tr></thead>
 <tbody>
 % for row in rows:
@@ -23,7 +23,7 @@
 % include('user_link.tpl', user=user, starred=user in row.by_rule)
 </span> \\
 % end
-</td><td class="what">{{row.what}}</td><td class="n" data-l="since">{{since(row.since, row.at_least)}}</td><td class="do">{{row.advice}}</td></tr>
+</td><td class="what">{{row.what}}</td><td class="n" data-l="since">{{since(row.since, row.at_least)}}</td><td class="do"{{!' data-l="to do:"' if row.advice else ''}}>{{row.advice}}</td></tr>
 % end
 </tbody>
 </table>

@@ -13,25 +13,28 @@ const memory = {
   set(key, value) { try { localStorage.setItem(`gpumon-${key}`, value); } catch { /* private */ } },
 };
 
-// At once, so that a dark page is never light first.
-const THEMES = { auto: "as the system", light: "light", dark: "dark" };
-const theme = () => (memory.get("theme") in THEMES ? memory.get("theme") : "auto");
+// At once, so that a dark page is never light first. The style sheet has the dark colours once,
+// under a condition that the choice replaces.
+const MEDIA = { auto: "(prefers-color-scheme: dark)", light: "not all", dark: "all" };
+const rules = [...(document.styleSheets[0]?.cssRules ?? [])];
+const dark = rules.find((rule) => rule.media?.mediaText.includes("dark"));
+const theme = () => (memory.get("theme") in MEDIA ? memory.get("theme") : "auto");
 const showTheme = () => {
-  if (theme() === "auto") delete html.dataset.theme; else html.dataset.theme = theme();
-  if ($("theme")) $("theme").textContent = `Colours: ${THEMES[theme()]}`;
+  html.dataset.theme = theme();
+  if (dark) dark.media.mediaText = MEDIA[theme()];
+  const name = theme() === "auto" ? "as the system" : theme();
+  if ($("theme")) $("theme").textContent = `Colours: ${name}`;
 };
 showTheme();
+html.classList.add("js");
 
 // The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
 // scroll position and opened details last. Text that is selected waits until it no longer is, and so
 // does a cell with a link that has the focus or is selected: no link becomes another under a finger.
 // What tells the state of a GPU never waits.
+const isElement = (node) => node.nodeType === Node.ELEMENT_NODE;
 const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
-
-function selected(node) {
-  const selection = getSelection();
-  return !selection.isCollapsed && selection.containsNode(node, true);
-}
+const selected = (node) => !getSelection().isCollapsed && getSelection().containsNode(node, true);
 
 const inUse = (node) => selected(node) || node.contains(document.activeElement);
 const waits = (node) => /^(TD|P)$/.test(node.nodeName) && node.querySelector("a")
@@ -39,12 +42,9 @@ const waits = (node) => /^(TD|P)$/.test(node.nodeName) && node.querySelector("a"
 
 function take(old, fresh) {
   if (old.isEqualNode(fresh) || waits(old)) return;
-  if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
+  if (old.nodeName !== fresh.nodeName) { old.replaceWith(fresh); return; }
+  if (!isElement(old)) {
     if (!selected(old) || old.parentElement.matches(".c")) old.data = fresh.data;
-    return;
-  }
-  if (old.nodeName !== fresh.nodeName || old.nodeType !== Node.ELEMENT_NODE) {
-    old.replaceWith(fresh);
     return;
   }
   for (const { name } of [...old.attributes]) {
@@ -64,43 +64,36 @@ function takeChildren(parent, olds, news) {
     for (const child of olds.slice(news.length)) if (!inUse(child)) child.remove();
     return;
   }
-  const plain = (child) => child.nodeType === Node.ELEMENT_NODE && keyOf(child) === undefined;
+  const plain = (child) => isElement(child) && keyOf(child) === undefined;
   const others = olds.filter(plain);
   let last = null;
-  for (const child of news) {
+  for (const child of news.filter(isElement)) {
     const old = plain(child) ? others.shift() : known.get(keyOf(child));
     known.delete(keyOf(child));
     if (old) take(old, child);
     // Rows keep their places: their order changes by a click or a reload alone. Sections have one.
-    else if (child.id && last) last.after(child);
-    else if (child.nodeType === Node.ELEMENT_NODE) parent.append(child);
-    if (child.nodeType === Node.ELEMENT_NODE) last = old?.isConnected ? old : child;
+    else if (child.id) last ? last.after(child) : parent.prepend(child);
+    else parent.append(child);
+    last = old?.isConnected ? old : child;
   }
   for (const old of [...known.values(), ...others]) {
     if (!inUse(old)) old.remove();
   }
 }
 
+let [paused, asking] = [false, false];
+let [timer, failures, good] = [0, 0, performance.now()];
 let etag = null;
-let paused = false;
-let timer = 0;
-let asking = false;
-let failures = 0;
-let good = performance.now();
-
-const since = (ms) => {
-  const seconds = Math.max(0, Math.floor(ms / 1000));
-  if (seconds < 60) return `${seconds} s`;
-  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
-};
 
 function tick() {
-  $("ago").textContent = `, ${since(performance.now() - good)} ago${paused ? " (paused)" : ""}`;
+  const s = Math.max(0, Math.floor((performance.now() - good) / 1000));
+  const ago = s < 60 ? `${s}s` : s < 7200 ? `${Math.floor(s / 60)}m` : `${Math.floor(s / 3600)}h`;
+  $("ago").textContent = `, ${ago} ago${paused ? " (paused)" : ""}`;
 }
 
 function lost(why) {
   if (!$("gone").hidden) return;
-  const time = document.querySelector("#asof time")?.textContent ?? "";
+  const time = document.querySelector("#asof time").textContent;
   $("gone").textContent = `No answer from the server (${why}). The last one was as of ${time}. `
     + "What is free now is not known.";
   $("gone").hidden = false;
@@ -120,29 +113,24 @@ function lost(why) {
   each("[data-gpu][data-state]", (one) => { one.dataset.state = "unknown"; });
   each("[data-host][data-state=fresh]", (one) => { one.dataset.state = "stale"; });
   etag = null;
-  tick();
 }
 
 function answered(started) {
   failures = 0;
   good = started;
-  if (!$("gone").hidden) {
-    $("gone").hidden = true;
-    $("say").textContent = "The server answers again.";
-  }
+  if (!$("gone").hidden) $("say").textContent = "The server answers again.";
+  $("gone").hidden = true;
   tick();
 }
 
 async function refresh() {
-  clearTimeout(timer);
   if (asking) return;
   asking = true;
   const started = performance.now();
   const stop = new AbortController();
   const limit = setTimeout(() => stop.abort(), LIMIT_MS);
   try {
-    const headers = { Accept: "text/html" };
-    if (etag) headers["If-None-Match"] = etag;
+    const headers = { Accept: "text/html", ...(etag && { "If-None-Match": etag }) };
     const answer = await fetch(location.href.split("#")[0],
       { headers, signal: stop.signal, cache: "no-store", credentials: "same-origin" });
     if (answer.status !== 304) {
@@ -157,10 +145,8 @@ async function refresh() {
     answered(started);
   } catch (error) {
     failures += 1;
-    if (failures > 1) {
-      const late = error.name === "AbortError";
-      lost(late ? "it takes too long" : error.name === "Error" ? error.message : "not reached");
-    }
+    const late = error.name === "AbortError" && "it takes too long";
+    if (failures > 1) lost(late || (error.name === "Error" ? error.message : "not reached"));
   } finally {
     clearTimeout(limit);
     asking = false;
@@ -170,7 +156,7 @@ async function refresh() {
 
 function show(page) {
   document.title = page.title;
-  for (const part of ["#counts", "#asof", "#oldest", "main", "#totals"]) {
+  for (const part of ["#counts", "#asof", "main", "#totals"]) {
     const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
     if (old && fresh) take(old, fresh);
   }
@@ -189,45 +175,37 @@ function pause() {
   tick();
 }
 
-function keys() {
-  const button = $("shortcuts");
-  const words = () => (memory.get("keys") === "on" ? "Switch off" : "Switch on");
-  if (button) {
-    button.textContent = words();
-    button.hidden = false;
-    button.addEventListener("click", () => {
-      memory.set("keys", memory.get("keys") === "on" ? "off" : "on");
-      button.textContent = words();
-    });
-  }
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input,textarea,select");
-    if (memory.get("keys") !== "on" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/" && $("q")) { event.preventDefault(); $("q").focus(); }
-    if (event.key === "f") document.querySelector('#counts a[data-state="free"]')?.click();
-    if (event.key === "?") document.querySelector('footer a[href$="help"]')?.click();
-  });
-}
+// Shows a button that does nothing without the script.
+const button = (id, press) => {
+  if ($(id)) { $(id).hidden = false; $(id).addEventListener("click", press); }
+};
+
+const keysOn = () => memory.get("keys") === "on";
+const showKeys = () => {
+  if ($("shortcuts")) $("shortcuts").textContent = keysOn() ? "Switch off" : "Switch on";
+};
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input,textarea,select");
+  if (!keysOn() || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/" && $("q")) { event.preventDefault(); $("q").focus(); }
+  if (event.key === "f") document.querySelector('#counts a[data-state="free"]')?.click();
+  if (event.key === "?") document.querySelector('footer a[href$="help"]')?.click();
+});
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const old of document.querySelectorAll(".no-script")) old.remove();
   showTheme();
-  keys();
-  if ($("theme")) {
-    $("theme").hidden = false;
-    $("theme").addEventListener("click", () => {
-      const names = Object.keys(THEMES);
-      memory.set("theme", names[(names.indexOf(theme()) + 1) % names.length]);
-      showTheme();
-    });
-  }
+  showKeys();
+  button("shortcuts", () => { memory.set("keys", keysOn() ? "off" : "on"); showKeys(); });
+  button("theme", () => {
+    const names = Object.keys(MEDIA);
+    memory.set("theme", names[(names.indexOf(theme()) + 1) % names.length]);
+    showTheme();
+  });
   // A page that reloads itself (?refresh=), or that shows no live data, is left alone.
   if (!$("pause") || new URLSearchParams(location.search).has("refresh")) return;
-  $("pause").hidden = false;
-  $("pause").addEventListener("click", pause);
+  button("pause", pause);
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) clearTimeout(timer);
-    else if (!paused) refresh();
+    if (document.hidden) clearTimeout(timer); else if (!paused) refresh();
   });
   good = performance.getEntriesByType("navigation")[0]?.responseStart ?? good;
   setInterval(tick, 1000);

@@ -15,12 +15,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from e2e.e2e_remains import CGROUPS, clear, end_cgroups
 from e2e.e2e_trees import BUILD, LOGIN
 
 NET = "10.77.143"
+EAR = """
+import select, socket, sys
+ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+while True:
+    ready, _, _ = select.select([ear, sys.stdin], [], [])
+    if sys.stdin in ready:
+        break
+    sys.stdout.buffer.write(ear.recv(65535))
+"""
 REBOOT = 133
 """With this code nspawn ends when the host wants to boot anew."""
 
@@ -101,6 +111,18 @@ class Lab:
             timeout=timeout,
             stdin=subprocess.DEVNULL,
         )
+
+    @contextlib.contextmanager
+    def overheard(self) -> Iterator[Path]:
+        """Yield a file that has, at the end, all bytes of every packet between the hosts."""
+        file = self.folder / "overheard"
+        with file.open("wb") as out:
+            command = ["nsenter", f"--net=/run/netns/{self.tag}", sys.executable, "-c", EAR]
+            ear = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out)
+            try:
+                yield file
+            finally:
+                ear.communicate(timeout=10)
 
     def write_ssh_files(self) -> None:
         lines = [
@@ -249,6 +271,14 @@ class Host:
             time.sleep(0.2)
         console = (self.folder / "console.log").read_text(errors="replace")
         raise AssertionError(f"{self.name} did not come up:\n{console[-3000:]}")
+
+    def wait_until_booted(self, before: int | None, seconds: float = 60) -> None:
+        """Wait until it answers SSH with another systemd than the one of that pid."""
+        end = time.monotonic() + seconds
+        while self.leader() in (before, None):
+            assert time.monotonic() < end, f"{self.name} does not boot"
+            time.sleep(0.1)
+        self.wait_until_up(seconds)
 
     # ---- Faults. ----
 

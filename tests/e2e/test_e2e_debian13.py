@@ -30,7 +30,7 @@ def test_a_cluster_on_debian_13_is_installed_stays_as_it_is_and_goes_without_tra
 
     played = cluster.play("main.yml")  # and this run repairs it
     assert played.ok, played.output
-    cluster.set_jobs(host, {1: cluster.start_job(host, "alice")})
+    cluster.set_jobs(host, {1: [cluster.start_job(host, "alice")]})
     cluster.wait_until_fresh("web1", "rpc1")
     cluster.wait_for(
         "alice on rpc1",

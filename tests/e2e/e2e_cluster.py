@@ -155,10 +155,15 @@ class Cluster:
         self.set_jobs(host, {})
 
     def start_job(self, host: Host, user: str) -> int:
-        """Start a process of a user's; return its pid as the host knows it."""
+        """Start a process of a user's (or of a uid's); return its pid as the host knows it."""
         unit = f"job-{user}"
-        host.ask("systemd-run", f"--uid={user}", f"--unit={unit}", "--quiet", "sleep", "infinity")
-        return int(host.ask("systemctl", "show", "--value", "-p", "MainPID", unit))
+        host.ask(
+            "systemd-run", f"--unit={unit}", "--quiet",
+            "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep", "infinity",
+        )  # fmt: skip
+        pid = int(host.ask("systemctl", "show", "--value", "-p", "MainPID", unit))
+        assert pid != 0, f"{unit} ended"
+        return pid
 
     def set_jobs(self, host: Host, pids: dict[int, list[int]]) -> None:
         """Let the driver say which processes are on which GPU."""

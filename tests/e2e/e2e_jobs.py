@@ -7,6 +7,8 @@ from e2e.e2e_lab import Host
 CONTAINER = "3f4e2a1b9c0d" + "7" * 52
 SCOPE = f"docker-{CONTAINER}.scope"
 DEVICES = f"/sys/fs/cgroup/devices/system.slice/{SCOPE}"
+STRANGER = "/dev/stranger"
+"""A device that is nobody's business."""
 OPEN = """
 import os, sys
 for path in sys.argv[1:]:
@@ -35,6 +37,7 @@ def start_container(host: Host) -> int:
     pid = host.ask("systemctl", "show", "--value", "-p", "MainPID", "runtime")
     wait = f"until grep -q {SCOPE} /proc/{pid}/cgroup; do sleep 0.05; done"
     host.ask("timeout", "10", "sh", "-c", wait)
+    host.ask("mknod", "-m", "666", STRANGER, "c", "10", "229")
     if has_device_rules(host):
         host.ask("sh", "-c", f"echo 'c 195:* rw' > {DEVICES}/devices.allow")
     return int(pid)

@@ -17,14 +17,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
-from e2e.e2e_remains import CGROUPS, clear, end_cgroups
+from e2e.e2e_remains import CGROUPS, clear, end_cgroups, quietly
 from e2e.e2e_trees import BUILD, LOGIN
 
 NET = "10.77.143"
 EAR = """
 import select, socket, sys
 ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+print("listening", file=sys.stderr, flush=True)
 while True:
     ready, _, _ = select.select([ear, sys.stdin], [], [])
     if sys.stdin in ready:
@@ -68,7 +70,7 @@ class Lab:
         self.folder.mkdir(parents=True)
         self._tidier = subprocess.Popen(
             [sys.executable, "-I", str(Path(__file__).with_name("e2e_remains.py")), self.folder],
-            stdin=subprocess.PIPE,
+            stdin=PIPE,
             start_new_session=True,
         )
         try:
@@ -118,8 +120,10 @@ class Lab:
         file = self.folder / "overheard"
         with file.open("wb") as out:
             command = ["nsenter", f"--net=/run/netns/{self.tag}", sys.executable, "-c", EAR]
-            ear = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out)
+            ear = subprocess.Popen(command, stdin=PIPE, stdout=out, stderr=PIPE, text=True)
             try:
+                assert ear.stderr is not None
+                assert ear.stderr.readline() == "listening\n"
                 yield file
             finally:
                 ear.communicate(timeout=10)
@@ -237,6 +241,8 @@ class Host:
         """Pull the plug, and end whatever is left of it."""
         self._wanted = False
         self.thaw()
+        # Else the kernel, which the hosts share, would answer for it that nothing listens.
+        quietly("ip", "-n", self.lab.tag, "link", "set", self.port, "down")
         leader = self.leader()
         if leader is not None:
             with contextlib.suppress(ProcessLookupError):

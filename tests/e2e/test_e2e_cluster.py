@@ -465,6 +465,16 @@ def test_a_release_that_is_not_well_goes_back_and_stops_at_its_batch(cluster: Cl
     cluster.wait_until_fresh()
 
 
+def test_a_host_is_taken_away_alone(cluster: Cluster) -> None:
+    before = main_pids(cluster)
+    played = cluster.play("uninstall.yml", "--limit", "rpc6")
+    assert played.ok, played.output
+    gone = cluster.agents.pop("rpc6")
+    assert mentions(gone) == []
+    assert main_pids(cluster).items() <= before.items(), "no other host is touched"
+    cluster.write_inventory()
+
+
 def test_the_page_works_through_caddy_under_a_path_as_well(cluster: Cluster) -> None:
     cluster.web.ask("systemctl", "disable", "--now", "nginx")
     given = {"gpumon_proxy_program": "caddy", "gpumon_proxy_path": "/gpus/"}
@@ -473,6 +483,7 @@ def test_the_page_works_through_caddy_under_a_path_as_well(cluster: Cluster) -> 
     assert played.ok, played.output
     cluster.path = "/gpus/"
     cluster.wait_until_fresh()
+    assert set(cluster.status()) == set(cluster.agents), "the host that was taken away is gone"
     assert_links_work(cluster)
     again = cluster.play("main.yml", "--limit", "localhost,web1", **given)
     assert unchanged(again), again.output

@@ -475,19 +475,30 @@ def test_a_host_is_taken_away_alone(cluster: Cluster) -> None:
     cluster.write_inventory()
 
 
+CADDY = {"gpumon_proxy_program": "caddy", "gpumon_proxy_path": "/gpus/"}
+
+
 def test_the_page_works_through_caddy_under_a_path_as_well(cluster: Cluster) -> None:
     cluster.web.ask("systemctl", "disable", "--now", "nginx")
-    given = {"gpumon_proxy_program": "caddy", "gpumon_proxy_path": "/gpus/"}
-    given |= {"gpumon_source": str(cluster.folder / "newer")}
-    played = cluster.play("main.yml", "--limit", "localhost,web1", **given)
+    newer = str(cluster.folder / "newer")
+    played = cluster.play("main.yml", "--limit", "localhost,web1", gpumon_source=newer, **CADDY)
     assert played.ok, played.output
     cluster.path = "/gpus/"
     cluster.wait_until_fresh()
     assert set(cluster.status()) == set(cluster.agents), "the host that was taken away is gone"
     assert_links_work(cluster)
-    again = cluster.play("main.yml", "--limit", "localhost,web1", **given)
-    assert unchanged(again), again.output
     assert cluster.web.ask("systemctl", "is-active", "caddy") == "active"
+
+
+def test_a_venv_whose_python_is_gone_is_made_anew(cluster: Cluster) -> None:
+    release = cluster.web.ask("readlink", "-f", "/opt/gpumon/web")
+    cluster.web.ask("ln", "-sf", "/usr/bin/python3.0", f"{release}/bin/python3")
+    cluster.web.ask("systemctl", "kill", "-s", "KILL", "gpumon-web")
+    newer = str(cluster.folder / "newer")
+    played = cluster.play("main.yml", "--limit", "localhost,web1", gpumon_source=newer, **CADDY)
+    assert played.ok, played.output
+    assert played.count("changed")["web1"] == 2, "release and service; Caddy is as it was"
+    cluster.wait_until_fresh()
 
 
 def test_after_uninstall_there_is_no_trace(cluster: Cluster) -> None:

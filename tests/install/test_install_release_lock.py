@@ -37,13 +37,7 @@ def test_a_run_waits_for_another_that_is_still_at_work_on_the_host(tmp_path: Pat
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
         module = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                RUN,
-                str(MODULE),
-                json.dumps({"ANSIBLE_MODULE_ARGS": parameters}),
-            ],
+            [sys.executable, "-c", RUN, str(MODULE), given],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.e2e_cluster import Cluster
 from e2e.e2e_lab import Lab, why_not
+from e2e.e2e_remains import remains
 from e2e.e2e_trees import tree
 
 
@@ -19,11 +20,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Bare hosts of the module's SUITE, HOSTS of them."""
+    """Bare hosts of the module's SUITE: its HOSTS, and SPARE ones that no inventory has yet."""
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    with Lab(tree(request.module.SUITE), request.module.HOSTS) as lab:
-        found = Cluster(lab)
+    spare = getattr(request.module, "SPARE", [])
+    with Lab(tree(request.module.SUITE), [*request.module.HOSTS, *spare]) as lab:
+        found = Cluster(lab, spare)
         found.make_release()
         yield found
+    assert remains(lab.tag) == [], "this machine is as it was before"

@@ -12,14 +12,27 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
+from e2e.e2e_remains import CGROUPS, clear, end_cgroups, quietly
 from e2e.e2e_trees import BUILD, LOGIN
 
-CGROUPS = Path("/sys/fs/cgroup")
 NET = "10.77.143"
+EAR = """
+import select, socket, sys
+ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+print("listening", file=sys.stderr, flush=True)
+while True:
+    ready, _, _ = select.select([ear, sys.stdin], [], [])
+    if sys.stdin in ready:
+        break
+    sys.stdout.buffer.write(ear.recv(65535))
+"""
 REBOOT = 133
 """With this code nspawn ends when the host wants to boot anew."""
 
@@ -45,6 +58,7 @@ class Lab:
         self.folder = BUILD / "run" / self.tag
         self.tree = tree
         self.key = self.folder / "id"
+        self._tidier: subprocess.Popen[bytes] | None = None
         self.hosts = {
             name: Host(self, name, f"{NET}.{number}") for number, name in enumerate(names, start=11)
         }
@@ -54,6 +68,19 @@ class Lab:
             if not Path("/proc", left.name.rpartition("-")[2]).exists():
                 clear(left)
         self.folder.mkdir(parents=True)
+        self._tidier = subprocess.Popen(
+            [sys.executable, "-I", str(Path(__file__).with_name("e2e_remains.py")), self.folder],
+            stdin=PIPE,
+            start_new_session=True,
+        )
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(self.key))
         run("ip", "netns", "add", self.tag)
         self.ip("link", "add", "br0", "type", "bridge")
@@ -66,12 +93,13 @@ class Lab:
         self.write_ssh_files()
         for host in self.hosts.values():
             host.wait_until_up()
-        return self
 
     def __exit__(self, *_: object) -> None:
         for host in self.hosts.values():
             host.power_cut()
         clear(self.folder)
+        if self._tidier is not None:
+            self._tidier.communicate(timeout=30)
 
     def ip(self, *arguments: str) -> None:
         run("ip", "-n", self.tag, *arguments)
@@ -85,6 +113,20 @@ class Lab:
             timeout=timeout,
             stdin=subprocess.DEVNULL,
         )
+
+    @contextlib.contextmanager
+    def overheard(self) -> Iterator[Path]:
+        """Yield a file that has, at the end, all bytes of every packet between the hosts."""
+        file = self.folder / "overheard"
+        with file.open("wb") as out:
+            command = ["nsenter", f"--net=/run/netns/{self.tag}", sys.executable, "-c", EAR]
+            ear = subprocess.Popen(command, stdin=PIPE, stdout=out, stderr=PIPE, text=True)
+            try:
+                assert ear.stderr is not None
+                assert ear.stderr.readline() == "listening\n"
+                yield file
+            finally:
+                ear.communicate(timeout=10)
 
     def write_ssh_files(self) -> None:
         lines = [
@@ -199,6 +241,8 @@ class Host:
         """Pull the plug, and end whatever is left of it."""
         self._wanted = False
         self.thaw()
+        # Else the kernel, which the hosts share, would answer for it that nothing listens.
+        quietly("ip", "-n", self.lab.tag, "link", "set", self.port, "down")
         leader = self.leader()
         if leader is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -233,6 +277,14 @@ class Host:
             time.sleep(0.2)
         console = (self.folder / "console.log").read_text(errors="replace")
         raise AssertionError(f"{self.name} did not come up:\n{console[-3000:]}")
+
+    def wait_until_booted(self, before: int | None, seconds: float = 60) -> None:
+        """Wait until it answers SSH with another systemd than the one of that pid."""
+        end = time.monotonic() + seconds
+        while self.leader() in (before, None):
+            assert time.monotonic() < end, f"{self.name} does not boot"
+            time.sleep(0.1)
+        self.wait_until_up(seconds)
 
     # ---- Faults. ----
 
@@ -302,48 +354,6 @@ def make_cgroups(name: str) -> list[Path]:
                 (group / key).write_text((above / key).read_text())
         groups.append(group)
     return groups
-
-
-def end_cgroups(groups: list[Path]) -> None:
-    """End every process in the groups, and remove them."""
-    for _ in range(50):
-        pids = {
-            int(pid)
-            for group in groups
-            for procs in group.rglob("cgroup.procs")
-            for pid in read(procs).split()
-        }
-        if not pids - {0}:
-            break
-        for pid in pids - {0}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
-    for group in groups:
-        below = [path for path in group.rglob("*") if path.is_dir()]
-        for path in [*sorted(below, reverse=True), group]:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def clear(folder: Path) -> None:
-    """Remove what a lab left: processes, mounts, networks, disks."""
-    for host in [path for path in folder.iterdir() if path.is_dir()]:
-        end_cgroups([Path(line) for line in read(host / "cgroups").splitlines()])
-        subprocess.run(["umount", "-l", str(host / "root")], capture_output=True)
-        subprocess.run(["ip", "netns", "del", f"{folder.name}-{host.name}"], capture_output=True)
-        shutil.rmtree(Path("/run/systemd/nspawn/propagate", f"{folder.name}-{host.name}"), True)
-    subprocess.run(["ip", "netns", "del", folder.name], capture_output=True)
-    for control in Path("/tmp").glob(f"{folder.name}-*"):
-        control.unlink()
-    shutil.rmtree(folder)
 
 
 def run(*command: str) -> None:

@@ -74,6 +74,8 @@ def tree(suite: str) -> Path:
     ]
     _run(
         [
+            # Whatever it mounts is gone with it, however it ends.
+            *("unshare", "--mount"),
             "mmdebstrap",
             "--quiet",
             "--variant=minbase",

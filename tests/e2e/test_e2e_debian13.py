@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from e2e.e2e_cluster import Cluster, break_the_agent, install_old_tool
+from e2e.e2e_page import assert_links_work
 from e2e.e2e_traces import mentions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -28,15 +29,17 @@ def test_a_cluster_on_debian_13_is_installed_stays_as_it_is_and_goes_without_tra
     assert host.ask("systemctl", "is-enabled", "gpumonitor-rpc") == "enabled"
     assert host.run("systemctl", "is-active", "gpumon-agent").stdout.strip() == "inactive"
 
-    played = cluster.play("main.yml")  # and this run repairs it
+    played = cluster.play("main.yml", gpumon_proxy_path="/gpus/")  # and this run repairs it
     assert played.ok, played.output
-    cluster.set_jobs(host, {1: cluster.start_job(host, "alice")})
+    cluster.path = "/gpus/"
+    assert_links_work(cluster)
+    cluster.set_jobs(host, {1: [cluster.start_job(host, "alice")]})
     cluster.wait_until_fresh("web1", "rpc1")
     cluster.wait_for(
         "alice on rpc1",
         lambda hosts: [h["user"] for h in hosts["rpc1"]["gpus"][1]["holders"]] == ["alice"],
     )
-    again = cluster.play("main.yml")
+    again = cluster.play("main.yml", gpumon_proxy_path="/gpus/")
     assert again.ok, again.output
     assert set(again.count("changed").values()) == {0}, again.output
     host.ask(

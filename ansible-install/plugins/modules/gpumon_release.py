@@ -52,17 +52,22 @@ removed:
   elements: str
 """
 
+import contextlib
+import fcntl
 import glob
 import json
 import os
 import shutil
 import tarfile
 import tempfile
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 
 MARK = "gpumon-release.json"
 """In the release's folder, written last: a release without it is half done."""
+WAIT_SECONDS = 120.0
+"""So long another run may be at work here; what it does takes ten seconds, more on a slow host."""
 
 
 class Release:
@@ -140,6 +145,28 @@ class Release:
         return sorted(found)
 
 
+@contextlib.contextmanager
+def alone(root):
+    """Keep other runs out. One whose controller is gone may still be at work on this host."""
+    folder = os.open(root, os.O_RDONLY)
+    deadline = time.monotonic() + WAIT_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ValueError(
+                        f"another run is at work in {root}, for {WAIT_SECONDS:.0f} s now; "
+                        "see what it does (pgrep -af gpumon), and run again when it has ended"
+                    ) from None
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(folder)
+
+
 def version_of(module, python):
     """Return what a Python calls itself, None where it does not run."""
     if not os.path.exists(python):
@@ -161,21 +188,31 @@ def main():
     )
     os.umask(0o022)  # the service's user must be able to read it, whatever root's umask
     release = Release(module)
+    try:
+        with contextlib.nullcontext() if module.check_mode else alone(release.root):
+            told = install(module, release)
+    except (OSError, ValueError, LookupError, tarfile.TarError) as error:
+        module.fail_json(msg=f"the release {release.path} can't be installed: {error}")
+    module.exit_json(**told)
+
+
+def install(module, release):
+    """Make it where that is needed; return what came of it."""
     reason = release.state()
     diff = {"before": "", "after": f"{release.path}\n" if reason else ""}
     removed = release.superfluous() if reason else []
     if reason and not module.check_mode:
         try:
             release.make()
-        except (OSError, ValueError, LookupError, tarfile.TarError) as error:
+        except BaseException:
             shutil.rmtree(release.path, ignore_errors=True)
-            module.fail_json(msg=f"the release {release.path} can't be installed: {error}")
+            raise
         for path in removed:
             if os.path.isdir(path):
                 shutil.rmtree(path)
             else:
                 os.unlink(path)
-    module.exit_json(changed=bool(reason), reason=reason, removed=removed, diff=diff)
+    return {"changed": bool(reason), "reason": reason, "removed": removed, "diff": diff}
 
 
 if __name__ == "__main__":

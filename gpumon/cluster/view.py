@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpumon.cluster.certificates import agent_note
 from gpumon.cluster.listings import Listings
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import relayed_hosts
-from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
+from gpumon.cluster.status import CertificateEnds, ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
 from gpumon.config import Config
 from gpumon.states import (
@@ -33,11 +34,18 @@ SKEW_SECONDS = 30.0
 
 
 def build(
-    records: Iterable[Record], *, config: Config, now: Moment, revision: str, instance: str = ""
+    records: Iterable[Record],
+    *,
+    config: Config,
+    now: Moment,
+    revision: str,
+    instance: str = "",
+    certificate_ends: CertificateEnds | None = None,
 ) -> ClusterStatus:
     """Return what all faces show, hosts in the order of the configuration.
 
-    `instance` names this run of the server, for others that show its hosts.
+    `instance` names this run of the server, for others that show its hosts; `certificate_ends` are
+    those of the server itself.
     """
     records = list(records)
     listings = Listings(records)
@@ -54,6 +62,7 @@ def build(
         users=user_totals(counted),
         hosts=hosts,
         instance=instance,
+        certificate_ends=certificate_ends or CertificateEnds(),
     )
 
 
@@ -179,6 +188,10 @@ class _HostView:
                 f"lists the same GPUs as {named}: one machine under two names in hosts, or a "
                 "cloned agent. They are counted once"
             )
+        reading = self.record.reading
+        ends = None if reading is None else reading.certificate_ends
+        if (certificate := agent_note(ends, self.now.wall)) is not None:
+            notes.append(certificate)
         return notes
 
     def _skew(self) -> float | None:

@@ -187,10 +187,15 @@ def _refused(refusal: Refusal) -> bottle.HTTPResponse:
             "too many wrong tokens came from this address; try again later, with the right one",
             Retry_After=str(refusal.retry_after),
         )
+    what = (
+        "wrong token: the one that came is none of those in this agent's token_file"
+        if refusal.showed_token
+        else "a token is needed, and none came"
+    )
     return _plain(
         401,
-        "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
-        "of Basic (http://gpumon:TOKEN@host:port)",
+        f"{what}. Send Authorization: Bearer TOKEN, or the token as the password of Basic "
+        "(http://gpumon:TOKEN@host:port)",
         WWW_Authenticate='Basic realm="gpumon"',
     )
 

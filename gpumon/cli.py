@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from gpumon.commands.certs_arguments import add_arguments as add_certs_arguments
 from gpumon.errors import GpumonError, StartError
+from gpumon.extras import how_to_install
 from gpumon.version import __version__
 
 TYPE_CHECKING = False  # a fifth of the time of `gpumon --version` goes into importing `typing`
@@ -73,7 +74,7 @@ def _command(name: str) -> Any:
         extra = "certs" if name == "certs" else "server"
         raise StartError(
             f"'gpumon {name}' needs the library {error.name}, which is not installed. "
-            f"With the libraries for it: pip install 'gpumon-cluster[{extra}]'"
+            f"{how_to_install(extra)}"
         ) from error
 
 

@@ -15,6 +15,7 @@ from gpumon.agent.metrics import AgentMetrics
 from gpumon.agent.rpc import AgentRpc
 from gpumon.config import Config, Limits, MetricsConfig
 from gpumon.http.auth import Tokens
+from gpumon.http.certificates import Ends
 from gpumon.http.doorman import Doorman, Refusal
 from gpumon.http.hostcheck import HostCheck
 from gpumon.http.sockets import is_loopback, join_address
@@ -65,19 +66,19 @@ def make_app(
     *,
     limits: Limits | None = None,
     metrics: MetricsConfig | None = None,
+    certificate_ends: Ends | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> bottle.Bottle:
     """Return the agent as a WSGI application. `latest` is a supervisor's.
 
     `tokens` None opens it to everybody who can connect; then the Host header must name this machine
-    (see `hostcheck`). `limits` and `metrics` shape what /metrics says. `clock` is the one that
-    `Latest.taken_at` was read from.
+    (see `hostcheck`). `limits` and `metrics` shape what /metrics says, `certificate_ends` it tells.
+    `clock` is the one that `Latest.taken_at` was read from.
     """
     app = bottle.Bottle()
     app.config["catchall"] = False  # the server logs and hides what is raised
-    site = _AgentSite(
-        latest, tokens, clock, AgentMetrics(limits or Limits(), metrics or MetricsConfig())
-    )
+    metrics_text = AgentMetrics(limits or Limits(), metrics or MetricsConfig(), certificate_ends)
+    site = _AgentSite(latest, tokens, clock, metrics_text)
     app.add_hook("before_request", site.guard)
     app.add_hook("after_request", _harden)
     for path in ("/", "/RPC2"):
@@ -186,10 +187,15 @@ def _refused(refusal: Refusal) -> bottle.HTTPResponse:
             "too many wrong tokens came from this address; try again later, with the right one",
             Retry_After=str(refusal.retry_after),
         )
+    what = (
+        "wrong token: the one that came is none of those in this agent's token_file"
+        if refusal.showed_token
+        else "a token is needed, and none came"
+    )
     return _plain(
         401,
-        "a token is needed: send Authorization: Bearer TOKEN, or the token as the password "
-        "of Basic (http://gpumon:TOKEN@host:port)",
+        f"{what}. Send Authorization: Bearer TOKEN, or the token as the password of Basic "
+        "(http://gpumon:TOKEN@host:port)",
         WWW_Authenticate='Basic realm="gpumon"',
     )
 

@@ -12,6 +12,7 @@ from gpumon.agent.answers import Forms, json_age
 from gpumon.agent.spliced import Spliced
 from gpumon.collect.clock_events import CLOCK_REASONS
 from gpumon.config import Limits, MetricsConfig
+from gpumon.http.certificates import Ends
 from gpumon.metrics.exposition import (
     Exposition,
     Metric,
@@ -24,6 +25,7 @@ from gpumon.metrics.exposition import (
 )
 from gpumon.metrics.gpus import (
     BUILD,
+    CERTIFICATE,
     MIG_STATE,
     STATE,
     STATE_SINCE,
@@ -139,9 +141,12 @@ _READINGS: tuple[tuple[Metric, Callable[[Gpu], Value]], ...] = (
 class AgentMetrics:
     """Makes the text of the newest sample. For any thread."""
 
-    def __init__(self, limits: Limits, config: MetricsConfig) -> None:
+    def __init__(
+        self, limits: Limits, config: MetricsConfig, certificate_ends: Ends | None = None
+    ) -> None:
         self._limits = limits
         self._config = config
+        self._certificate_ends = certificate_ends or Ends()
 
     def text(self, forms: Forms, now: float, *, gzip: bool) -> bytes:
         """Return the text, compressed where `gzip` says so; `now` is monotonic."""
@@ -153,6 +158,11 @@ class AgentMetrics:
     def _made(self, forms: Forms, fresh: bool) -> Spliced:
         out = Exposition()
         _add_agent(out, forms, fresh)
+        for part, ends in (
+            ("agent", self._certificate_ends.own),
+            ("authority", self._certificate_ends.authority),
+        ):
+            out.add(CERTIFICATE, label_text(certificate=part), ends)
         snapshot, summary = forms.snapshot(), forms.summary()
         host = label_text(host=snapshot.hostname)
         out.add(

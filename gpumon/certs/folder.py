@@ -31,6 +31,7 @@ from gpumon.certs.authority import (
 )
 from gpumon.errors import SetupError, StartError
 from gpumon.text import clean
+from gpumon.unwritable import why_unwritable
 
 CERT, KEY, CA = "cert.pem", "key.pem", "ca.pem"
 
@@ -192,4 +193,4 @@ def _write(path: Path, data: bytes, mode: int, force: bool) -> None:
     except FileExistsError as error:
         raise StartError(f"{path} exists already. To replace it: --force") from error
     except OSError as error:
-        raise StartError(f"{path} can't be written: {error.strerror}") from error
+        raise StartError(f"{path} can't be written: {why_unwritable(error)}") from error

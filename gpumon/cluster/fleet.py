@@ -15,10 +15,11 @@ from gpumon.cluster.metrics import PollCounts
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import Loop, Relayed, relayed_name, without_loops
 from gpumon.cluster.sources.base import Reading
-from gpumon.cluster.status import ClusterStatus
+from gpumon.cluster.status import CertificateEnds, ClusterStatus
 from gpumon.cluster.view import build
 from gpumon.config import Config, HostEntry
 from gpumon.errors import SourceError
+from gpumon.http.certificates import ends_of
 from gpumon.model import HostSnapshot
 from gpumon.summary import HostSummary
 
@@ -49,6 +50,7 @@ class Fleet:
     ) -> None:
         """`seen`: host -> when it answered last, before this server started (epoch seconds)."""
         self._config = config
+        self._certificate_ends = _certificate_ends(config)
         self._monotonic = monotonic
         self._wall = wall
         self._writing = threading.Lock()
@@ -108,8 +110,10 @@ class Fleet:
 
     def reconfigure(self, config: Config) -> None:
         """Take over another configuration. A host that is in both keeps what is known of it."""
+        certificate_ends = _certificate_ends(config)
         with self._writing:
             self._config = config
+            self._certificate_ends = certificate_ends
             for entry in config.hosts:
                 self._newcomers.pop(entry.name, None)
             self._arrange()
@@ -234,6 +238,7 @@ class Fleet:
             revision=f"{self._life}-{self._count}",
             instance=self.instance,
             kept=self._kept,
+            certificate_ends=self._certificate_ends,
         )
         # Only now: a picture that could not be made must not pass for one that is young.
         self._built = now.monotonic
@@ -272,3 +277,11 @@ class Fleet:
                     if relayed_name(record.entry, told.name) == host:
                         return relay.details.get(told.name)
         return None
+
+
+def _certificate_ends(config: Config) -> CertificateEnds:
+    """Return when the server's certificates end; nothing where no agent is asked over TLS."""
+    if not any(entry.tls for entry in config.hosts):
+        return CertificateEnds()
+    ends = ends_of(config.tls)
+    return CertificateEnds(client=ends.own, authority=ends.authority)

@@ -17,6 +17,7 @@ from gpumon.http.sockets import join_address
 from gpumon.metrics.exposition import Exposition, Metric, label_text, mib, share, with_labels
 from gpumon.metrics.gpus import (
     BUILD,
+    CERTIFICATE,
     MIG_STATE,
     STATE,
     STATE_SINCE,
@@ -78,6 +79,11 @@ def metrics(status: ClusterStatus, polls: PollCounts, config: MetricsConfig) -> 
     out.add(BUILD, label_text(version=__version__, part="server"), 1)
     out.add(SIMULATED, "", status.simulated)
     out.add(POLL_INTERVAL, "", status.poll_interval_seconds)
+    for part, ends in (
+        ("client", status.certificate_ends.client),
+        ("authority", status.certificate_ends.authority),
+    ):
+        out.add(CERTIFICATE, label_text(certificate=part), ends)
     out.add(POLLS, "", polls.answered + sum(polls.failed.values()))
     for reason, count in polls.failed.items():
         out.add(FAILURES, label_text(reason=reason), count)

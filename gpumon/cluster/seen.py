@@ -18,10 +18,12 @@ import msgspec
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.record import Record
 from gpumon.text import clean
+from gpumon.unwritable import why_unwritable
 
 log = logging.getLogger(__name__)
 
 SAVE_SECONDS = 60.0
+LOOK_SECONDS = 0.5
 MAX_BYTES = 4 * 1024 * 1024
 MOST_HOSTS = 20_000
 
@@ -70,19 +72,31 @@ def save_seen(path: Path, records: Iterable[Record]) -> None:
 
 
 async def keep_seen(path: Path, fleet: Fleet) -> None:
-    """Write the file every minute until cancelled, and once more then."""
+    """Write the file after the first sweep, then every minute until cancelled, and once more then.
+
+    So a server that is killed soon after its start has not forgotten what it saw.
+    """
     told = ""
     try:
+        await _first_sweep(fleet)
         while True:
-            await asyncio.sleep(SAVE_SECONDS)
             words = await asyncio.to_thread(_saved, path, fleet)
             if words and words != told:
                 log.warning("%s", words)
             told = words
+            await asyncio.sleep(SAVE_SECONDS)
     finally:
         words = _saved(path, fleet)
         if words and words != told:
             log.warning("%s", words)
+
+
+async def _first_sweep(fleet: Fleet) -> None:
+    """Wait until every host was asked that the server asks, at most for a minute."""
+    for _ in range(round(SAVE_SECONDS / LOOK_SECONDS)):
+        if all(r.asked is not None or r.entry.source == "pushed" for r in fleet.records()):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _saved(path: Path, fleet: Fleet) -> str:
@@ -90,7 +104,7 @@ def _saved(path: Path, fleet: Fleet) -> str:
     try:
         save_seen(path, fleet.records())
     except OSError as error:
-        return f"web.state_file: {path} can't be written ({_words(error)})"
+        return f"web.state_file: {path} can't be written: {clean(why_unwritable(error), 300)}"
     return ""
 
 

@@ -152,6 +152,16 @@ class UserTotals(msgspec.Struct, kw_only=True, frozen=True):
     places: list[Place]
 
 
+class CertificateEnds(msgspec.Struct, kw_only=True, frozen=True):
+    """When the certificates end that the server needs to ask agents; epoch seconds, None: there is
+    none, or no agent is asked over TLS."""
+
+    client: float | None = None
+    """Of the one that the server shows."""
+    authority: float | None = None
+    """Of the last authority in `tls.ca` that ends."""
+
+
 class ClusterStatus(msgspec.Struct, kw_only=True, frozen=True):
     """The answer to all four questions that a moment can give."""
 
@@ -173,3 +183,4 @@ class ClusterStatus(msgspec.Struct, kw_only=True, frozen=True):
     hosts: list[HostStatus]
     instance: str = ""
     """Names this run of the server, for others that show its hosts."""
+    certificate_ends: CertificateEnds = CertificateEnds()

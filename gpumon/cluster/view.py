@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpumon.cluster.certificates import agent_note
 from gpumon.cluster.kept import Kept
 from gpumon.cluster.listings import Listings
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import relayed_hosts
-from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
+from gpumon.cluster.status import CertificateEnds, ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import cluster_totals, model_totals, shares_of, user_totals
 from gpumon.config import Config
 from gpumon.states import (
@@ -40,12 +41,14 @@ def build(
     now: Moment,
     revision: str,
     instance: str = "",
+    certificate_ends: CertificateEnds | None = None,
     kept: Kept | None = None,
 ) -> ClusterStatus:
     """Return what all faces show, hosts in the order of the configuration.
 
-    `instance` names this run of the server, for others that show its hosts; `kept` holds what is
-    left of the picture before, and then of this one. Without it everything is made from nothing.
+    `instance` names this run of the server, for others that show its hosts; `certificate_ends` are
+    those of the server itself. `kept` holds what is left of the picture before, and then of this
+    one; without it everything is made from nothing.
     """
     records = list(records)
     listings = Listings(records)
@@ -64,6 +67,7 @@ def build(
         users=user_totals(shares),
         hosts=hosts,
         instance=instance,
+        certificate_ends=certificate_ends or CertificateEnds(),
     )
 
 
@@ -194,6 +198,10 @@ class _HostView:
                 f"lists the same GPUs as {named}: one machine under two names in hosts, or a "
                 "cloned agent. They are counted once"
             )
+        reading = self.record.reading
+        ends = None if reading is None else reading.certificate_ends
+        if (certificate := agent_note(ends, self.now.wall)) is not None:
+            notes.append(certificate)
         return notes
 
     def _skew(self) -> float | None:

@@ -16,6 +16,7 @@ from gpumon.commands.reload import reload_on_hangup
 from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.http.auth import Tokens
+from gpumon.http.certificates import ends_of
 from gpumon.http.server import Site
 from gpumon.http.tls import server_context
 
@@ -78,7 +79,13 @@ def agent_site(config: Config, supervisor: Supervisor, tokens: Tokens | None) ->
     if tls is not None and tls.cert is None:
         log.warning(WITHOUT_TLS)
         tls = None
-    app = make_app(supervisor.latest, tokens, limits=config.limits, metrics=config.metrics)
+    app = make_app(
+        supervisor.latest,
+        tokens,
+        limits=config.limits,
+        metrics=config.metrics,
+        certificate_ends=ends_of(tls),
+    )
     return Site(name="agent", app=app, binds=addresses, tls=tls)
 
 

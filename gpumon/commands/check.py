@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import os
-import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +20,10 @@ from gpumon.commands.ways_in import load_push_tokens, token_files
 from gpumon.config import Config, TlsConfig
 from gpumon.config.loader import load
 from gpumon.errors import ConfigError, StartError
-from gpumon.http.auth import Tokens
-from gpumon.http.sockets import is_loopback, join_address
-from gpumon.http.tls import server_context
+from gpumon.extras import how_to_install
+from gpumon.http.auth import Tokens, token_doubts
+from gpumon.http.sockets import is_loopback, is_of_this_machine, join_address
+from gpumon.http.tls import client_context, server_context
 from gpumon.text import clean
 
 HOSTS_TOLD = 20
@@ -101,8 +101,9 @@ def _lines(config: Config) -> Iterator[str]:
     yield f"tls      {_tls_words(config.tls)}"
     if any(host.source == "ssh" for host in config.hosts):
         ssh = config.ssh
+        others = " unless its entry names one" if any(host.user for host in config.hosts) else ""
         yield (
-            f"ssh      user {ssh.user or 'as here'}, key {ssh.key_file or 'in ~/.ssh'}, "
+            f"ssh      user {ssh.user or 'as here'}{others}, key {ssh.key_file or 'in ~/.ssh'}, "
             f"known hosts {ssh.known_hosts or 'in ~/.ssh and /etc/ssh'}"
         )
     yield f"polls    every {config.poll_interval:g} s, {config.rpc_timeout:g} s at most for a host"
@@ -113,6 +114,7 @@ def _lines(config: Config) -> Iterator[str]:
         notes = "".join(f"  {key}={value}" for key, value in host.labels.items())
         drained = "  drained" if host.drained else ""
         address = "this machine" if host.source == "self" else host.address
+        address += f"  user {host.user}" if host.user else ""
         yield f"         {host.name:<{width}}  {address}{drained}{notes}"
     if len(config.hosts) > len(shown):
         yield f"         and {len(config.hosts) - len(shown)} more; --json lists all"
@@ -152,13 +154,9 @@ def _tls_fault(config: Config) -> str | None:
         if config.tls.cert is not None:
             server_context(config.tls)
         elif config.tls.ca is not None:
-            ssl.create_default_context(cafile=config.tls.ca)
+            client_context(config.tls)
     except StartError as error:
         return str(error)
-    except OSError as error:  # ssl.SSLError is one
-        reason = getattr(error, "reason", None) or error.strerror or str(error)
-        words = reason.replace("_", " ").lower()
-        return f"tls.ca: {config.tls.ca} can't be used ({words}); it must be a file in PEM"
     return None
 
 
@@ -172,7 +170,7 @@ def _ssh_fault(config: Config) -> str | None:
             raise
         return (
             f"hosts: ssh:// entries need the library {error.name}, which is not installed. "
-            "Install it with: pip install 'gpumon-cluster[server,ssh]'"
+            f"{how_to_install('server', 'ssh')}"
         )
     try:
         logins = open_logins(config)
@@ -197,6 +195,21 @@ def _doubts(config: Config) -> Iterator[str]:
                 "token_file: no token, so the agent answers on loopback only. "
                 "Set one on every host, and on the server that asks them."
             )
+    yield from _weak_tokens(config)
+    yield from _foreign_binds(config)
+    if config.rpc_timeout > config.poll_interval:
+        yield (
+            f"rpc_timeout: {config.rpc_timeout:g} s is more than poll_interval, "
+            f"{config.poll_interval:g} s: a host that hangs is asked no sooner than it is given "
+            f"up, and its last readings pass for fresh for "
+            f"{2 * config.poll_interval + config.rpc_timeout:g} s."
+        )
+    if web.user_header is None:
+        nobody = "without web.user_header no reader has a name. Set it to the proxy's header."
+        if web.admins:
+            yield f"web.admins: nobody ever is one, since {nobody}"
+        if web.command_lines != "nobody":
+            yield f"web.command_lines: nobody ever sees one, since {nobody}"
     if agent.container_socket is not None and not os.path.exists(agent.container_socket):
         yield (
             "agent.container_socket: not there, or not for this user to see: "
@@ -226,6 +239,22 @@ def _doubts(config: Config) -> Iterator[str]:
     if not config.hosts:
         yield 'hosts: none, so the page stays empty. Write "- self" for this machine.'
     yield from _open_wires(config)
+
+
+def _weak_tokens(config: Config) -> Iterator[str]:
+    if config.token_file is not None:
+        yield from token_doubts(config.token_file, "token_file")
+    for key, path in token_files(config.web).items():
+        yield from token_doubts(path, key, named=True)
+
+
+def _foreign_binds(config: Config) -> Iterator[str]:
+    for key, what, address in (
+        ("agent.bind", "the agent", config.agent.bind),
+        ("web.bind", "the page", config.web.bind),
+    ):
+        if not is_of_this_machine(address):
+            yield f"{key}: {address} is no address of this machine, so {what} can't start here."
 
 
 def _open_wires(config: Config) -> Iterator[str]:

@@ -17,6 +17,7 @@ from gpumon.commands.daemon import set_up_logging
 from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.errors import StartError
+from gpumon.unwritable import why_unwritable
 from gpumon.web.earlier.load_csv import load_csv
 from gpumon.web.earlier.static_page import static_page
 
@@ -95,6 +96,4 @@ def _write(path: Path, text: str) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise StartError(
-            f"{path} can't be written: {error.strerror}; its folder must exist and be writable"
-        ) from error
+        raise StartError(f"{path} can't be written: {why_unwritable(error)}") from error

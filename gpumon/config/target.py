@@ -31,6 +31,8 @@ _OTHER_KINDS: dict[str, tuple[Source, int, bool]] = {
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
+_RANGE = re.compile(r"(?<=[A-Za-z0-9_.-])[\[{]([0-9]{1,6})(?:-|:|\.\.)([0-9]{1,6})[\]}]")
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/+-]*\Z")
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)+\Z")
 
 
@@ -77,6 +79,7 @@ class Target(NamedTuple):
 def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     """Take an entry apart. Raises Refused."""
     text = text.strip()
+    _refuse_range(text)
     if text.lower() == "self":
         return Target("self", "", 0, False, False, "self")
     match = _SCHEME.match(text)
@@ -100,6 +103,19 @@ def parse_target(text: str, *, rpc_port: int, tls: bool) -> Target:
     if port is None:
         return Target(host, _connectable(host, text), rpc_port, tls, False)
     return Target(host, _connectable(host, text), _port(port, rpc_port), tls, True)
+
+
+def _refuse_range(text: str) -> None:
+    """Refuse "gpu-[01-10]" and its like, with what writes the hosts one by one."""
+    if (found := _RANGE.search(text)) is None:
+        return
+    advice = "Ranges are not read here: write one host a line."
+    around = text[: found.start()], text[found.end() :]
+    if _PLAIN.match("".join(around)):  # it stands in a command, and no user may stand in a message
+        width = len(found[1]) if found[1].startswith("0") else 1
+        form = f"  - {around[0]}%0{width}g{around[1]}"
+        advice += f" In a shell, seq -f '{form}' {int(found[1])} {int(found[2])} prints them."
+    raise Refused(quote(text), advice)
 
 
 def _pushed(name: str) -> Target:
@@ -191,6 +207,8 @@ def _advice(host: str) -> str:
         return 'Write one host a line, each with "- " before it.'
     if "/" in host:
         return "Only host and port may stand here, no path."
+    if "[" in host or "{" in host:
+        return "Brackets stand around IPv6 addresses only; write one host a line."
     if not host.isascii():
         return "Write the name in its xn-- form."
     return ""

@@ -9,11 +9,15 @@ import hmac
 import logging
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpumon.errors import SetupError
 
 log = logging.getLogger(__name__)
+
+SHORTEST_TOKEN = 16
+"""A shorter token can be guessed."""
 
 _MAKE_ONE = "write one token a line into it, for instance with: openssl rand -hex 32"
 
@@ -85,6 +89,36 @@ def token_lines(path: Path, key: str) -> list[str]:
     if warning is not None:
         log.warning("%s", warning)
     return tokens
+
+
+def token_doubts(path: Path, key: str, *, named: bool = False) -> Iterator[str]:
+    """Yield what may not be meant in a file of tokens that can be used; never what is in it.
+
+    `named`: a line may be "NAME TOKEN". A file that can't be read is told elsewhere.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return
+    for number, line in enumerate(lines, start=1):
+        if not line or line.startswith("#"):
+            continue
+        token = line.rpartition(" ")[2].strip() if named else line
+        if any(letter.isspace() for letter in token):
+            yield (
+                f"{key}: line {number} of {path} has a blank in it, and the whole line is one "
+                "token. Write one token a line."
+            )
+        if not token.isascii():
+            yield (
+                f"{key}: line {number} of {path} has letters beyond ASCII, with which most "
+                "programs can't log in. Make another one: openssl rand -hex 32."
+            )
+        if len(token) < SHORTEST_TOKEN:
+            yield (
+                f"{key}: line {number} of {path} holds a token of less than {SHORTEST_TOKEN} "
+                "characters, which can be guessed. Make another one: openssl rand -hex 32."
+            )
 
 
 def _digest(token: bytes) -> bytes:

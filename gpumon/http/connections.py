@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
 
 import h11
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Closed, Event, Updated
 from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.typing import H11SendableEvent
 
 log = logging.getLogger(__name__)
+
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 WRITE_SECONDS = 30.0
 """What we write must be taken off our hands within this time, or the connection is cut."""
@@ -35,6 +40,9 @@ class Connection(TCPServer):
         protocol = self.protocol.protocol
         assert isinstance(protocol, H11Protocol)
         protocol._check_protocol = _no_upgrade  # type: ignore[method-assign]
+        protocol._send_h11_event = partial(  # type: ignore[method-assign]
+            _send_with_reason, protocol._send_h11_event
+        )
         await super()._read_data()
         # The client has left. Hypercorn would keep the connection open until its idle timer ends.
         await self.idle_task.stop()
@@ -66,6 +74,22 @@ class Connection(TCPServer):
 
 async def _no_upgrade(event: h11.Request) -> None:
     """Stand in for Hypercorn's look at what else than HTTP/1.1 a request might want."""
+
+
+async def _send_with_reason(
+    send: Callable[[H11SendableEvent], Awaitable[None]], event: H11SendableEvent
+) -> None:
+    """Send an event of a response; a status gets its standard words, which Hypercorn leaves out.
+
+    Python's xmlrpc.client shows them, and nothing else of an answer that is refused.
+    """
+    if isinstance(event, h11.Response) and not event.reason:
+        event = h11.Response(
+            status_code=event.status_code,
+            headers=event.headers,
+            reason=_REASONS.get(event.status_code, b""),
+        )
+    await send(event)
 
 
 class Connections:

@@ -37,9 +37,12 @@ class _Caller(msgspec.Struct):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why somebody may not ask; `retry_after` in seconds where it is for trying too often."""
+    """Why somebody may not ask."""
 
     retry_after: int | None = None
+    """In seconds, where it is for trying too often."""
+    showed_token: bool = True
+    """Whether anything was shown, so that it was wrong."""
 
 
 class Doorman:
@@ -69,7 +72,7 @@ class Doorman:
             if authorization is not None:
                 caller.wrong += 1
         self._tell(address, "no token" if authorization is None else "wrong token")
-        return Refusal()
+        return Refusal(showed_token=authorization is not None)
 
     def _caller(self, group: str) -> _Caller:
         now = self._clock()

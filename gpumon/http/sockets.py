@@ -31,6 +31,24 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_of_this_machine(host: str) -> bool:
+    """Return whether this machine has the address, as far as can be said without listening on it.
+
+    `host` is an IP address, in brackets or not, or "localhost".
+    """
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return True  # localhost
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError as error:
+        return error.errno != errno.EADDRNOTAVAIL
+    return True
+
+
 def parse_bind(bind: str) -> tuple[str, int]:
     """Return host and port of "127.0.0.1:8043", "[::1]:8043" or "name:8043".
 

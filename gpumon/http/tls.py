@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpumon.config import TlsConfig
 from gpumon.errors import SetupError
+from gpumon.http.pem import pem_words
 
 
 def server_context(tls: TlsConfig) -> ssl.SSLContext:
@@ -31,16 +32,16 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
     except (ssl.SSLError, OSError) as error:
         raise SetupError(
             f"certificate tls.cert {tls.cert} and key tls.key {key} can't be used: "
-            f"{_reason(error)}; both must be PEM, belong to each other, and the key must have "
-            "no password"
+            f"{pem_words(error, tls.cert, key)}; both must be PEM, belong to each other, and the "
+            "key must have no password"
         ) from error
     if tls.ca is not None:
         try:
             context.load_verify_locations(tls.ca)
         except (ssl.SSLError, OSError) as error:
             raise SetupError(
-                f"tls.ca {tls.ca} can't be used: {_reason(error)}; it must hold one or more "
-                "certificates in PEM"
+                f"tls.ca {tls.ca} can't be used: {pem_words(error, tls.ca)}; it must hold one or "
+                "more certificates in PEM"
             ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -54,8 +55,9 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca)
     except OSError as error:
+        words = str(error) if tls.ca is None else pem_words(error, tls.ca)
         raise SetupError(
-            f"tls.ca: {tls.ca} can't be used ({error.strerror or error}). "
+            f"tls.ca: {tls.ca} can't be used ({words}). "
             "Give a PEM file with the certificates of your authority"
         ) from error
     if tls.cert is not None:
@@ -63,10 +65,10 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
             # A password by callback: without one, OpenSSL asks at the terminal and waits for ever.
             context.load_cert_chain(tls.cert, tls.key, password=lambda: "")
         except OSError as error:
+            words = pem_words(error, tls.cert, tls.key or tls.cert)
             raise SetupError(
-                f"tls.cert: {tls.cert} with tls.key {tls.key} can't be used "
-                f"({error.strerror or error}). Both must be readable PEM files that belong "
-                "together, the key without a password"
+                f"tls.cert: {tls.cert} with tls.key {tls.key} can't be used ({words}). Both must "
+                "be readable PEM files that belong together, the key without a password"
             ) from error
     return context
 
@@ -79,8 +81,3 @@ def _readable(name: str, path: Path) -> None:
             f"{name}: {path} can't be read ({error.strerror}); the user that runs gpumon must be "
             "allowed to read it"
         ) from error
-
-
-def _reason(error: OSError) -> str:
-    reason = getattr(error, "reason", None)  # ssl.SSLError: "KEY_VALUES_MISMATCH"
-    return str(reason).replace("_", " ").lower() if reason else str(error)

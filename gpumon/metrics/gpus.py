@@ -41,6 +41,9 @@ MIG_MEMORY_TOTAL = Metric("gpumon_mig_memory_total_bytes", "Memory of the MIG in
 MIG_MEMORY_USED = Metric("gpumon_mig_memory_used_bytes", "Memory in use on the MIG instance.")
 
 BUILD = Metric("gpumon_build_info", "Version of gpumon.")
+CERTIFICATE = Metric(
+    "gpumon_certificate_expires_timestamp_seconds", "When this certificate ends; epoch seconds."
+)
 
 
 class Readings(Protocol):

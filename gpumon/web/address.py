@@ -6,7 +6,7 @@ works without scripts. Values that mean nothing are left out, and the page says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -18,6 +18,9 @@ from gpumon.web.refresh import refresh_seconds
 VIEWS = ("rows", "map")
 COLORS = ("states", "use")
 LISTS = ("users", "waste")
+
+PARAMETERS = ("q", "sort", "view", "page", "colors", "all", "refresh")
+"""What may be chosen."""
 
 MOST_PAGES = 100_000
 
@@ -65,9 +68,12 @@ class Address(NamedTuple):
         return [(name, value) for name, value in kept if value]
 
 
-def read_address(values: Mapping[str, str]) -> Address:
-    """Return the choices in the parameters of a request. Nothing that stands there is an error."""
-    remarks: list[str] = []
+def read_address(values: Mapping[str, str], remarks: Sequence[str] = ()) -> Address:
+    """Return the choices in the parameters of a request. Nothing that stands there is an error.
+
+    `remarks` is what there was to say before: how they were written.
+    """
+    remarks = list(remarks)
 
     def one_of(name: str, known: tuple[str, ...]) -> str:
         value = values.get(name, "")

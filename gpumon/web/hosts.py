@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpumon.cluster.certificates import is_warning
 from gpumon.cluster.status import GpuStatus, HostStatus
 from gpumon.units import UNKNOWN, duration
 from gpumon.web.gpus import percent
@@ -41,7 +43,7 @@ def host_row(host: HostStatus) -> HostRow:
     """Return the row of `host`."""
     fresh = host.state == "fresh"
     held, mark = held_on(host), _mark(host)
-    remark = host.reason or next(iter(host.notes), None)
+    remark = host.reason or next(_own_notes(host), None)
     free_instances = _free_instances(host) if fresh else 0
     return HostRow(
         host=host,
@@ -76,7 +78,12 @@ def _mark(host: HostStatus) -> str:
         return host.state
     if (host.errors or host.reason) and not has_readings(host):
         return "error"
-    return "note" if host.errors or host.notes else ""
+    return "note" if host.errors or any(_own_notes(host)) else ""
+
+
+def _own_notes(host: HostStatus) -> Iterator[str]:
+    """Yield what is worth a word in the host's row; what warns of all hosts at once has its own."""
+    return (note for note in host.notes if not is_warning(note))
 
 
 def _model(gpus: list[GpuStatus]) -> str:

@@ -15,7 +15,7 @@ from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.visible import Sight, sight_of, visible, visible_detail
 from gpumon.config import Config
 from gpumon.model import HostSnapshot
-from gpumon.web.address import Address, read_address
+from gpumon.web.address import PARAMETERS, Address, read_address
 from gpumon.web.answers import PRIVATE, REVALIDATE, validated
 from gpumon.web.reader import Reader, Readers
 from gpumon.web.renderings import MOST, PerRevision, Rendering
@@ -142,7 +142,18 @@ class Live:
 def current_address() -> Address:
     """Return the choices in the address of the current request."""
     query = bottle.request.query
-    return read_address({name: query.getunicode(name) or "" for name in query})
+    values: dict[str, str] = {}
+    remarks = []
+    for name in PARAMETERS:
+        if name not in query:
+            continue
+        if len(query.getall(name)) > 1:
+            remarks.append(f"{name} was given more than once: only the last counts.")
+        value = query.getunicode(name)
+        if value is None:
+            remarks.append(f"{name} was left out: it can't be read as UTF-8.")
+        values[name] = value or ""
+    return read_address(values, remarks)
 
 
 def _is_common(address: Address) -> bool:

@@ -97,7 +97,11 @@ class PushDesk:
 
     def _unknown(self, caller: Caller) -> bottle.HTTPResponse:
         """Turn away whoever has no token for the name that it gives."""
-        words = "no token of web.push_token_file that is good for this name"
+        words = (
+            "no token at all"
+            if _header("AUTHORIZATION") is None
+            else "no token of web.push_token_file that is good for this name"
+        )
         self._refusals.note(_address(), caller.name, words)
         self._inbox.refused(
             caller.name,

@@ -33,7 +33,10 @@ class Refusals:
 
     def unknown_host(self, name: str, names: Sequence[str]) -> bottle.HTTPResponse:
         """Answer that no host is called `name`, with those of `names` that are near to it."""
-        near = difflib.get_close_matches(name[:64], names[:MOST_COMPARED], n=4, cutoff=0.5)
+        # In any case of letters, as everywhere else.
+        folded = {known.casefold(): known for known in names[:MOST_COMPARED]}
+        found = difflib.get_close_matches(name[:64].casefold(), list(folded), n=4, cutoff=0.5)
+        near = [folded[one] for one in found]
         return self.sentence(404, f"There is no host {clean(name, 80)!r} here.", near=near)
 
     def error(self, error: bottle.HTTPError) -> bottle.HTTPResponse:

@@ -13,6 +13,7 @@ from gpumon.web.ages import since
 from gpumon.web.cells import text_mark
 from gpumon.web.front import Front, front
 from gpumon.web.hosts import HostRow
+from gpumon.web.waste import Waste
 from gpumon.web.words import counted, numbers
 
 WIDTH = 100
@@ -157,7 +158,7 @@ def _waste(view: Front, now: float) -> list[str]:
     rows = [
         [
             row.kind,
-            plain(row.host) + (f":{numbers(row.gpus)}" if row.gpus else ""),
+            _where(row),
             ",".join(user_words(user, user in row.by_rule) for user in row.users) or UNKNOWN,
             since(now, row.since, row.at_least).replace("at least ", ">="),
             plain(row.what, 3 * WIDTH),
@@ -172,6 +173,12 @@ def _waste(view: Front, now: float) -> list[str]:
     lines += table(headings, rows, [7, 28, 16, 7])
     more = len(view.waste) - len(rows)
     return [*lines, f"and {counted(more, 'more row')}"] if more else lines
+
+
+def _where(row: Waste) -> str:
+    if row.more_hosts:
+        return f"{plain(row.host, 20)} +{row.more_hosts}"
+    return plain(row.host or "this server") + (f":{numbers(row.gpus)}" if row.gpus else "")
 
 
 def user_words(name: str | None, by_rule: bool) -> str:

@@ -113,7 +113,11 @@ class VestaDesk:
 
     def _check(self, machine: str, query: str) -> None:
         if not self._tokens.accepts(Caller(machine, _token(query))):
-            words = "no token of web.vesta_token_file that is good for this name"
+            words = (
+                "no token of web.vesta_token_file that is good for this name"
+                if _token(query)
+                else "no token at all"
+            )
             self._inbox.refused(
                 machine,
                 "wrong token",

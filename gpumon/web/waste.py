@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpumon.cluster.certificates import is_warning, server_warnings
 from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.cluster.totals import counted_gpus
@@ -24,6 +25,7 @@ class Waste(NamedTuple):
 
     kind: str
     host: str
+    """"" where the server itself is meant."""
     gpus: list[int]
     """Indices; empty where the whole host is meant."""
     users: list[str | None]
@@ -35,12 +37,15 @@ class Waste(NamedTuple):
     cost: float
     """GPU-hours lost so far where known, to put the worst of a kind first."""
     advice: str
+    more_hosts: int = 0
+    """How many others the same holds of."""
 
 
 def wasted(status: ClusterStatus) -> list[Waste]:
     """Return all that is wasted or broken in the cluster, worst first."""
     own = _own_gpus(status.hosts)
     rows = [row for host in status.hosts for row in _of_host(host, own[host.name], status.time)]
+    rows = _together([*rows, *_of_server(status)])
     rows.sort(key=lambda row: (KINDS.index(row.kind), -row.cost))
     return rows
 
@@ -63,14 +68,36 @@ def summary(rows: Iterable[Waste]) -> list[Sum]:
 
 def _sum(rows: list[Waste]) -> str:
     gpus = {(row.host, gpu) for row in rows for gpu in row.gpus}
-    hosts = {row.host for row in rows if not row.gpus}
+    whole = [row for row in rows if not row.gpus]
+    hosts = len({row.host for row in whole if row.host}) + sum(row.more_hosts for row in whole)
     words = [counted(len(gpus), "GPU")] if gpus else []
-    words += [counted(len(hosts), "host")] if hosts else []
+    words += [counted(hosts, "host")] if hosts else []
+    words += ["this server"] if any(not row.host for row in whole) else []
     if rows[0].kind == "idle" and any(row.since is not None for row in rows):
         least = "at least " if any(row.at_least or row.since is None for row in rows) else ""
         hours = f"{least}{sum(row.cost for row in rows):.0f} GPU-hours"
         return f"{words[0]} ({hours})"
     return ", ".join(words)
+
+
+def _of_server(status: ClusterStatus) -> Iterator[Waste]:
+    for warning in server_warnings(status.certificate_ends, status.time):
+        yield _plain_row("warning", "", warning)
+
+
+def _together(rows: list[Waste]) -> list[Waste]:
+    """Return the rows with those in one that warn of the same on whole hosts."""
+    alike: dict[str, list[Waste]] = {}
+    others = []
+    for row in rows:
+        if row.kind == "warning" and not row.gpus:
+            alike.setdefault(row.what, []).append(row)
+        else:
+            others.append(row)
+    return [
+        *others,
+        *(group[0]._replace(more_hosts=len(group) - 1) for group in alike.values()),
+    ]
 
 
 def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:
@@ -92,16 +119,24 @@ def _of_host(host: HostStatus, gpus: list[GpuStatus], now: float) -> Iterator[Wa
         return  # not asked yet: nothing is wrong with it so far
     if host.state != "fresh":
         yield _silent(host, now)
+        yield from _notes(host, warnings_only=True)
         return
     kind = "note" if has_readings(host) else "error"
     for error in host.errors or ([host.reason] if host.reason else []):
         yield _row(kind, host, [], error, advice=advice.for_error(host.reason_kind))
-    for note in host.notes:
-        yield _row("note", host, [], note, advice="")
+    yield from _notes(host)
     yield from _unreadable(host, gpus)
     yield from _warnings(host, gpus)
     yield from _ghosts(host, gpus)
     yield from _idle(host, gpus, now)
+
+
+def _notes(host: HostStatus, *, warnings_only: bool = False) -> Iterator[Waste]:
+    for note in host.notes:
+        if is_warning(note):
+            yield _plain_row("warning", host.name, note)
+        elif not warnings_only:
+            yield _plain_row("note", host.name, note)
 
 
 def _silent(host: HostStatus, now: float) -> Waste:
@@ -184,6 +219,14 @@ def _begun(row: Waste, gpus: Sequence[GpuStatus | MigStatus]) -> Waste:
     runs = [(gpu.since, gpu.since_at_least) for gpu in gpus if gpu.since is not None]
     since, at_least = min(runs, default=(None, False))
     return row._replace(since=since, at_least=at_least)
+
+
+def _plain_row(kind: str, host: str, what: str) -> Waste:
+    """Return a row about a whole machine that says by itself what to do."""
+    return Waste(
+        kind=kind, host=host, gpus=[], users=[], by_rule=set(), what=what, since=None,
+        at_least=False, cost=0.0, advice="",
+    )  # fmt: skip
 
 
 def _row(kind: str, host: HostStatus, gpus: list[GpuStatus], what: str, *, advice: str) -> Waste:

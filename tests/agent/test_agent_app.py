@@ -319,13 +319,15 @@ def test_with_a_token_only_its_bearers_are_answered():
                 pytest.raises(xmlrpc.client.ProtocolError) as caught,
             ):
                 proxy.gpus()
-            assert caught.value.errcode == 401
+            assert (caught.value.errcode, caught.value.errmsg) == (401, "Unauthorized")
         for path in ("/snapshot.json", "/no/such", "/RPC2"):
             refused = get(port, path)
             assert refused.status == 401
             assert refused.headers["WWW-Authenticate"] == 'Basic realm="gpumon"'
             assert refused.headers["X-Content-Type-Options"] == "nosniff"
-            assert b"a token is needed" in refused.body
+            assert b"a token is needed, and none came" in refused.body
+            wrong = get(port, path, Authorization="Bearer wrong")
+            assert wrong.body.startswith(b"wrong token: the one that came is none of those in ")
 
 
 def test_with_a_token_any_name_of_the_host_will_do():

@@ -18,6 +18,7 @@ from gpumon.agent.app import make_app
 from gpumon.agent.metrics import MOST_USERS
 from gpumon.config import Limits, MetricsConfig
 from gpumon.http.auth import Tokens
+from gpumon.http.certificates import Ends
 from gpumon.http.server import Site
 from gpumon.metrics import gpus
 from gpumon.metrics.exposition import Metric
@@ -100,11 +101,22 @@ def test_every_family_has_samples_and_passes_prometheus_rules():
         mig(1, instance(0, processes=[process(9)])),
         host=HostInfo(cpu_percent=12.5, memory_total_mib=1024, memory_available_mib=512),
     )
-    text = metrics(latest(known))
+    text = metrics(latest(known), certificate_ends=Ends(own=1.9e9, authority=2.1e9))
     assert complaints(text) == ""
     families = [value for part in (gpus, module) for value in vars(part).values()]
     families += [metric for metric, _ in module._READINGS]
     assert names(text) == {family.name for family in families if isinstance(family, Metric)}
+
+
+def test_the_ends_of_its_certificates_are_told_where_there_are_any():
+    name = "gpumon_certificate_expires_timestamp_seconds"
+    sound = latest(host(gpu(0)))
+    told = samples(metrics(sound, certificate_ends=Ends(own=1.9e9, authority=2.1e9)), name)
+    assert told == [
+        f'{name}{{certificate="agent"}} 1900000000.0',
+        f'{name}{{certificate="authority"}} 2100000000.0',
+    ]
+    assert samples(metrics(sound), name) == []
 
 
 def test_readings_come_in_base_units_with_what_tells_gpus_apart():

@@ -101,4 +101,4 @@ def test_without_its_library_it_says_what_to_install(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     code, _, err = run("list")
     assert code == 1
-    assert "pip install 'gpumon-cluster[certs]'" in err
+    assert "In the folder of gpumon's source: pip install '.[certs]'" in err

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from cluster_tools import WALL, Clock, a_config, a_gpu, a_reading, an_entry
 
+from gpumon.cluster import seen
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.seen import MAX_BYTES, keep_seen, load_seen, save_seen
+from gpumon.config import HostEntry
 
 
-def life(clock: Clock, seen: dict[str, float] | None = None) -> Fleet:
+def life(clock: Clock, known: dict[str, float] | None = None) -> Fleet:
     """A server that begins now."""
     config = a_config(an_entry("one", 1), an_entry("two", 2))
-    return Fleet(config, monotonic=clock.monotonic, wall=clock.wall, seen=seen)
+    return Fleet(config, monotonic=clock.monotonic, wall=clock.wall, seen=known)
 
 
 def test_a_host_that_is_silent_after_a_restart_says_since_when(tmp_path: Path):
@@ -89,6 +91,33 @@ def test_the_file_is_written_whole_at_the_end_and_is_nobody_elses(tmp_path: Path
     assert load_seen(path, clock.wall()) == {"one": WALL}
     assert os.listdir(tmp_path) == ["seen.json"]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_file_is_written_as_soon_as_all_hosts_were_asked_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(seen, "LOOK_SECONDS", 0.001)
+    clock, path = Clock(), tmp_path / "seen.json"
+    config = a_config(
+        an_entry("one", 1), an_entry("two", 2), HostEntry(name="pushes", source="pushed")
+    )
+    fleet = Fleet(config, monotonic=clock.monotonic, wall=clock.wall)
+
+    async def work() -> tuple[bool, bool]:
+        task = asyncio.create_task(keep_seen(path, fleet))
+        fleet.answered("one", a_reading(a_gpu()), asked=1000.0)
+        await asyncio.sleep(0.02)
+        before = path.exists()
+        fleet.failed("two", "refused", "refused: ...", asked=1000.0)
+        for _ in range(1000):
+            if path.exists():
+                break
+            await asyncio.sleep(0.005)
+        written = path.exists()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return before, written
+
+    assert asyncio.run(work()) == (False, True)
+    assert load_seen(path, clock.wall()) == {"one": WALL}
 
 
 def test_a_folder_that_is_not_there_is_told_once_and_costs_nothing_else(tmp_path: Path, caplog):

@@ -573,5 +573,5 @@ def test_without_the_library_one_sentence_says_what_to_install(host, tmp_path):
             check=False,
         )
         assert done.returncode == 2
-        assert "gpumon-cluster[server,ssh]" in done.stderr
+        assert "pip install '.[server,ssh]'" in done.stderr
         assert "Traceback" not in done.stderr

@@ -37,7 +37,7 @@ def test_a_folder_that_is_missing_is_one_sentence(gpumon: Command, tmp_path: Pat
     (tmp_path / "config.yml").write_text("rpc_timeout: 1\nhosts: [127.0.0.1:1]\n")
     done = gpumon("export", "--html", str(tmp_path / "nowhere"))
     assert done.returncode == 1
-    assert "its folder must exist" in done.stderr
+    assert "No such file or directory. Make its folder first" in done.stderr
     assert "Traceback" not in done.stderr
 
 

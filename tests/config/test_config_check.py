@@ -276,3 +276,82 @@ def test_a_file_whose_name_is_not_text_is_checked(
     code, out, _ = check(capsys, path)
     assert code == 0
     assert f"file     {tmp_path}/caf\ufffd.yml\n" in out
+
+
+def test_weak_and_odd_tokens_are_doubted_by_their_line_and_never_told(capsys, tmp_path):
+    path = write(tmp_path, "token_file: token\nweb: {push_token_file: pushing}\n", token=None)
+    (tmp_path / "token").write_text(
+        "# ours\n" + TOKEN + "\n\nshort-s3cret\ntwo words of s3cret-s\n"
+    )
+    (tmp_path / "pushing").write_text("gpu-09 long-s3cret-long-enough\ngpu-10 short\n")
+    for name in ("token", "pushing"):
+        (tmp_path / name).chmod(0o600)
+    code, out, _ = check(capsys, path)
+    doubts = [line for line in out.splitlines() if line.startswith("warning: ") and "line " in line]
+    assert code == 0
+    assert [doubt.partition(". ")[0] for doubt in doubts] == [
+        f"warning: token_file: line 4 of {tmp_path}/token holds a token of less than 16 "
+        "characters, which can be guessed",
+        f"warning: token_file: line 5 of {tmp_path}/token has a blank in it, and the whole line is "
+        "one token",
+        f"warning: web.push_token_file: line 2 of {tmp_path}/pushing holds a token of less than 16 "
+        "characters, which can be guessed",
+    ]
+    assert "s3cret" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "doubt"),
+    [
+        (
+            "web: {admins: [root]}",
+            "web.admins: nobody ever is one, since without web.user_header no reader has a name.",
+        ),
+        ("web: {command_lines: named}", "web.command_lines: nobody ever sees one, since without"),
+        (
+            "rpc_timeout: 10",
+            "rpc_timeout: 10 s is more than poll_interval, 5 s: a host that hangs is asked no "
+            "sooner than it is given up, and its last readings pass for fresh for 20 s.",
+        ),
+        (
+            "agent: {bind: 192.0.2.77}",
+            "agent.bind: 192.0.2.77 is no address of this machine, so the agent can't start here.",
+        ),
+        (
+            "web: {bind: '2001:db8::77'}",
+            "web.bind: 2001:db8::77 is no address of this machine, so the page can't start here.",
+        ),
+    ],
+)
+def test_what_works_here_and_has_no_effect_is_a_warning(capsys, tmp_path, text, doubt):
+    code, out, err = check(capsys, write(tmp_path, text + "\n"))
+    assert (code, err) == (0, "")
+    assert f"warning: {doubt}" in out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "web: {admins: [root], user_header: X-User, command_lines: admins}",
+        "rpc_timeout: 5",
+        "agent: {bind: 127.0.0.2}",
+        "agent: {bind: localhost}",
+        "agent: {bind: '::1'}",
+    ],
+)
+def test_what_is_well_is_not_doubted(capsys, tmp_path, text):
+    _, out, _ = check(capsys, write(tmp_path, text + "\n"))
+    for word in ("web.admins", "web.command_lines", "warning: rpc_timeout", "no address of this"):
+        assert word not in out
+
+
+def test_a_login_of_its_own_stands_beside_the_host(capsys, tmp_path):
+    pytest.importorskip("asyncssh")
+    _, out, _ = check(capsys, write(tmp_path, "hosts: ['ssh://root@gpu-01', 'ssh://gpu-02']\n"))
+    lines = out.splitlines()
+    [ssh] = [line for line in lines if line.startswith("ssh ")]
+    assert "user as here unless its entry names one, key" in ssh
+    assert [line.split() for line in lines if "ssh://" in line] == [
+        ["gpu-01", "ssh://gpu-01:22", "user", "root"],
+        ["gpu-02", "ssh://gpu-02:22"],
+    ]

@@ -39,7 +39,7 @@ def test_every_token_opens_and_anything_else_does_not(doorman):
     assert doorman.refusal(RIGHT, SERVER) is None
     assert doorman.refusal("Bearer old", SERVER) is None
     assert doorman.refusal(WRONG, SERVER) == Refusal()
-    assert doorman.refusal(None, SERVER) == Refusal()
+    assert doorman.refusal(None, SERVER) == Refusal(showed_token=False)
 
 
 def test_who_guesses_is_shut_out_and_a_right_guess_does_not_help_then(doorman, clock):
@@ -81,7 +81,7 @@ def test_a_server_with_an_old_token_gets_in_as_soon_as_it_has_the_right_one(door
 
 def test_asking_without_a_token_is_no_guess(doorman):
     for _ in range(10 * TRIES):
-        assert doorman.refusal(None, OTHER) == Refusal()
+        assert doorman.refusal(None, OTHER) == Refusal(showed_token=False)
     assert doorman.refusal(RIGHT, OTHER) is None
 
 

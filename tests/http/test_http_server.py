@@ -50,6 +50,20 @@ def test_an_answer_carries_what_the_application_gave_and_no_server_header():
     assert response.headers["Server"] is None
 
 
+@pytest.mark.parametrize(
+    ("request_line", "status_line"),
+    [
+        ("GET / HTTP/1.1", b"HTTP/1.1 200 OK"),
+        ("GET /304 HTTP/1.1", b"HTTP/1.1 304 Not Modified"),
+        ("no request at all", b"HTTP/1.1 400 Bad Request"),
+    ],
+)
+def test_a_status_line_has_words(request_line, status_line):
+    with running(site()) as [port]:
+        told = exchange(port, f"{request_line}\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    assert told.splitlines()[0] == status_line
+
+
 @pytest.mark.parametrize("request_line", ["GET /304", "GET /204", "HEAD /", "HEAD /304"])
 def test_an_answer_without_a_body_comes_at_once_and_keeps_the_connection(request_line):
     method, path = request_line.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -17,7 +18,7 @@ from gpumon.config import TlsConfig
 from gpumon.errors import StartError
 from gpumon.http import handshake
 from gpumon.http.server import Site
-from gpumon.http.tls import server_context
+from gpumon.http.tls import client_context, server_context
 
 
 def hello(environ, start_response):
@@ -108,7 +109,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path):
     first, second = issue(tmp_path, "a"), issue(tmp_path, "b")
     sentence = refusal(cert=first.cert, key=second.key)
     assert f"tls.cert {first.cert} and key tls.key {second.key}" in sentence
-    assert "key values mismatch" in sentence
+    assert ": the key does not belong to the certificate; " in sentence
 
 
 def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path):
@@ -124,6 +125,55 @@ def test_files_that_are_no_pem_are_refused(tmp_path):
     text.write_text("hello\n")
     assert f"tls.cert {text}" in refusal(cert=text, key=issued.key)
     assert f"tls.ca {text} can't be used" in refusal(cert=issued.cert, key=issued.key, ca=text)
+
+
+DAMAGE = {
+    "no certificate": ("hello\n", None, "{cert} holds no certificate in PEM"),
+    "an empty file": ("", None, "{cert} holds no certificate in PEM"),
+    "a damaged certificate": (
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        None,
+        "the certificate in {cert} is damaged",
+    ),
+    "no key": (None, "hello\n", "{key} holds no private key in PEM"),
+    "a damaged key": (
+        None,
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        "the key in {key} is damaged",
+    ),
+    "a key with a password": (
+        None,
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "the key in {key} has a password, and nobody is there to type it",
+    ),
+}
+
+
+@pytest.mark.parametrize("use", [server_context, client_context])
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_certificate_that_can_not_be_used_is_told_in_words(tmp_path, case, use):
+    issued = issue(tmp_path, "a")
+    cert, key, words = DAMAGE[case]
+    if cert is not None:
+        issued.cert.write_text(cert)
+    if key is not None:
+        issued.key.write_text(key)
+    with pytest.raises(StartError) as caught:
+        use(TlsConfig(cert=issued.cert, key=issued.key))
+    assert words.format(cert=issued.cert, key=issued.key) in str(caught.value)
+    assert "_ssl" not in str(caught.value)
+    assert "PEM lib" not in str(caught.value)
+
+
+def test_an_authority_that_can_not_be_used_is_told_in_words(tmp_path):
+    text = tmp_path / "ca.pem"
+    for content, words in (
+        ("hello\n", "it holds no certificate in PEM"),
+        (DAMAGE["a damaged certificate"][0], f"the certificate in {text} is damaged"),
+    ):
+        text.write_text(content or "")
+        with pytest.raises(StartError, match=re.escape(words)):
+            client_context(TlsConfig(ca=text))
 
 
 def test_a_ca_alone_is_not_enough_to_serve(tmp_path):

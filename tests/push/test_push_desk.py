@@ -110,6 +110,16 @@ def test_a_push_without_a_login_is_refused(header: str):
         assert post(port, call("", 0, "", "{}"), Authorization=header)[0] == 401
 
 
+def test_a_push_without_any_token_is_told_so_and_one_with_a_wrong_token_that():
+    with server() as (port, _):
+        wrong = post(port, call("", 0, "", "{}"), Authorization=login("gpu-09", "s3cret"))
+        assert wrong[1].startswith("no token of web.push_token_file that is good for this name: ")
+        bare = b"POST /RPC2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        answer = exchange(port, bare)
+        assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        assert b"\r\n\r\nno token at all: push as http://NAME:TOKEN@server" in answer
+
+
 def test_a_wrong_token_stands_on_the_row_and_once_in_the_log_and_the_token_nowhere(caplog):
     with server() as (port, fleet), caplog.at_level(logging.INFO):
         for _ in range(50):

@@ -106,7 +106,7 @@ CASES = {
     ),
     "push without a token": Case(
         "server", None, None, "",
-        "a push of nobody from 127.0.0.1 was refused: no token of web.push_token_file",
+        "a push of nobody from 127.0.0.1 was refused: no token at all",
     ),
     "push of a host that nobody expects": Case(
         "server", None, None, "",

@@ -88,6 +88,24 @@ def test_a_mistyped_host_gets_a_404_with_near_names(app):
     assert b"Did you mean gpu-1" in get(app, "/host/gpu-11", accept="*/*").body
 
 
+@pytest.mark.parametrize("typed", ["GPU-1", "Gpu-1"])
+def test_a_host_in_another_case_of_letters_is_the_first_that_is_named(app, typed):
+    near = json.loads(get(app, f"/host/{typed}.json").body)["near"]
+    assert near[0] == "gpu-1"
+
+
+def test_a_parameter_that_is_given_twice_or_can_not_be_read_is_told(app):
+    def remarks(query: str) -> list[str]:
+        return json.loads(get(app, f"/status.json?{query}").body)["query_remarks"]
+
+    assert remarks("q=free&q=busy") == ["q was given more than once: only the last counts."]
+    assert remarks("q=%FF") == ["q was left out: it can't be read as UTF-8."]
+    assert remarks("sort=%FF&q=free") == ["sort was left out: it can't be read as UTF-8."]
+    assert remarks("q=free&other=1&other=2&%FF=1") == []
+    assert "only the last counts" in page(app, "/?q=free&q=busy").words
+    assert "only the last counts" in get(app, "/status.txt?q=free&q=busy").text
+
+
 def test_an_unknown_address_gets_a_sentence_and_a_way_back(app):
     reply = get(app, "/no/such/place")
     assert reply.code == 404

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec import structs
 from web_client import get, page, site
 from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
 
+from gpumon.cluster.certificates import agent_note
+from gpumon.cluster.status import CertificateEnds
 from gpumon.cluster.visible import SOMEBODY
 from gpumon.errors import CollectError, SourceError
 from gpumon.web import advice
@@ -231,3 +235,30 @@ def test_the_page_and_the_text_say_that_a_name_is_hidden():
     assert page(app, "/").row("idle")[2] == "name hidden"
     assert "/user/" not in " ".join(page(app, "/").links())
     assert "name hidden" in get(app, "/status.txt").text
+
+
+def test_a_certificate_that_ends_soon_is_above_idle_gpus_and_in_one_row_for_all_hosts():
+    note = agent_note(NOW + 12 * 24 * HOUR, NOW)
+    hosts = [host(f"gpu-{n}", [gpu(0, "idle")], notes=[note]) for n in range(1, 4)]
+    found = wasted(cluster(hosts))
+    assert [row.kind for row in found] == ["warning", "idle", "idle", "idle"]
+    assert summary(found)[0].what == "3 hosts"
+    app = site(cluster(hosts))
+    where, what = page(app, "/").row("warning")[1], page(app, "/").row("warning")[3]
+    assert (where.split(), what) == (["gpu-1", "and", "2", "more"], note)
+    assert page(app, "/").row("gpu-2")[-1].split() == ["4s"], "it is no mark on every host"
+    text = get(app, "/status.txt").text
+    assert "warning  gpu-1 +2  -" in text
+    assert "Renew it:" in text
+    assert note in page(app, "/host/gpu-2").words
+    assert note in json.loads(get(app, "/status.json").body)["hosts"][1]["notes"]
+
+
+def test_the_servers_own_certificate_is_told_as_its_own():
+    ends = CertificateEnds(client=NOW - HOUR, authority=None)
+    status = structs.replace(cluster([host("gpu-1", [gpu(0)])]), certificate_ends=ends)
+    assert [part.what for part in summary(wasted(status))] == ["this server"]
+    row = page(site(status), "/").row("warning")
+    assert row[1].strip() == "this server"
+    assert row[3].startswith("this server's certificate ended on ")
+    assert "warning  this server" in get(site(status), "/status.txt").text

@@ -26,6 +26,8 @@ class Reading(msgspec.Struct, kw_only=True, frozen=True):
     """gzip of the JSON of a HostSnapshot."""
     relayed: Relayed | None = None
     """Of another gpumon server: its whole picture, in place of the two."""
+    certificate_ends: float | None = None
+    """Of an agent asked over TLS: when the certificate ends that it showed; epoch seconds."""
 
     @classmethod
     def of(cls, snapshot: HostSnapshot) -> Reading:
@@ -37,7 +39,7 @@ class Reading(msgspec.Struct, kw_only=True, frozen=True):
         summary = msgspec.structs.replace(
             self.summary, sample_age_seconds=sample_age_seconds, sampler_error=sampler_error
         )
-        return Reading(summary=summary, packed=self.packed)
+        return msgspec.structs.replace(self, summary=summary)
 
     def detail(self) -> HostSnapshot:
         """Open the detail. Raises ValueError where it can't be read."""

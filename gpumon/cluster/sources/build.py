@@ -21,6 +21,7 @@ from gpumon.cluster.sources.simulated import SimulatedSource
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.config import Config, HostEntry
 from gpumon.errors import SetupError
+from gpumon.extras import how_to_install
 from gpumon.simulate import SimulatedHost
 
 if TYPE_CHECKING:  # asyncssh is an optional library
@@ -77,7 +78,7 @@ def open_logins(config: Config, resolver: Resolver | None = None) -> Logins | No
             raise
         raise SetupError(
             f"hosts: ssh:// entries need the library {error.name}, which is not installed. "
-            "Install it with: pip install 'gpumon-cluster[server,ssh]'"
+            f"{how_to_install('server', 'ssh')}"
         ) from error
     return Logins(config, resolver)
 

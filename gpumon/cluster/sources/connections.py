@@ -6,6 +6,7 @@ import asyncio
 import errno
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -63,6 +64,7 @@ class Connections:
         self._ways: dict[str, _Way] = {}
         self._idle: dict[_Way, list[Exchange]] = {}
         self._open: set[Exchange] = set()
+        self._certificate_ends: dict[_Way, float] = {}
         self._most_kept = most_kept()
 
     def use(self, access: Access) -> None:
@@ -100,6 +102,14 @@ class Connections:
         if etag is not None:
             head += b"if-none-match: %b\r\n" % etag.encode("latin-1", "ignore")
         return await self._asked(url, b"GET", head, b"", asker, most=most, packed=True)
+
+    def certificate_ends(self, url: str) -> float | None:
+        """Return when the certificate ends that was shown last at `url`, in epoch seconds.
+
+        None: none was. It is read at each handshake, of which a kept connection has one.
+        """
+        way = self._ways.get(url)
+        return None if way is None else self._certificate_ends.get(way)
 
     async def close(self) -> None:
         """Close all connections and stop waiting for lookups."""
@@ -224,7 +234,7 @@ class Connections:
             _, exchange = await loop.create_connection(self._new, sock=sock)
             return self._opened(exchange)
         try:
-            _, exchange = await loop.create_connection(
+            transport, exchange = await loop.create_connection(
                 self._new,
                 sock=sock,
                 ssl=self.access.tls,
@@ -234,6 +244,8 @@ class Connections:
             )
         except OSError as error:
             raise HandshakeError("the TLS handshake failed") from error
+        shown = transport.get_extra_info("peercert")
+        self._certificate_ends[way] = float(ssl.cert_time_to_seconds(shown["notAfter"]))
         return self._opened(exchange)
 
     async def _addresses(self, way: _Way, asker: Asker) -> Addresses:

@@ -55,8 +55,12 @@ class XmlRpcSource:
             if not self._habit.by_gpu_stats(time.monotonic()):
                 try:
                     texts = answer.texts(await self._ask(_request(self._revision)))
-                    self._reading = self._understood(texts)
-                    return self._reading
+                    reading = self._understood(texts)
+                    if self._tls:
+                        ends = self._connections.certificate_ends(self._url)
+                        reading = msgspec.structs.replace(reading, certificate_ends=ends)
+                    self._reading = reading
+                    return reading
                 except answer.NoSuchMethod:
                     self._habit.has_no_poll(time.monotonic())
             return await self._by_gpu_stats()

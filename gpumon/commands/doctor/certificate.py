@@ -13,12 +13,10 @@ from typing import Any
 
 from gpumon.commands.doctor.finding import Finding, fault, ok, warning
 from gpumon.config import TlsConfig
+from gpumon.http.certificates import RENEW, RENEW_AUTHORITY, SOON_DAYS
 
-SOON_DAYS = 30
 WRONG_PURPOSE = 26
 """OpenSSL's number for a certificate that is not for servers."""
-
-_RENEW = "Renew it where the authority lies: gpumon certs renew"
 
 
 def certificates(tls: TlsConfig | None, now: float | None = None) -> Iterator[Finding]:
@@ -45,27 +43,28 @@ def certificates(tls: TlsConfig | None, now: float | None = None) -> Iterator[Fi
         yield fault(
             name,
             f"{tls.cert} is not accepted by the other side ({error.verify_message})",
-            f"{_RENEW}; tls.ca must be the authority that signed it",
+            f"{RENEW}; tls.ca must be the authority that signed it",
         )
         return
     names = ", ".join(value for _, value in seen.get("subjectAltName", ()))
-    yield _ends(name, str(tls.cert), seen["notAfter"], moment, f", for {names}" if names else "")
+    more = f", for {names}" if names else ""
+    yield _ends(name, str(tls.cert), seen["notAfter"], moment, more, RENEW)
 
 
 def _authorities(path: Path, now: float) -> Iterator[Finding]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(path)
     for one in context.get_ca_certs():
-        yield _ends("authority", str(path), str(one["notAfter"]), now, "")
+        yield _ends("authority", str(path), str(one["notAfter"]), now, "", RENEW_AUTHORITY)
 
 
-def _ends(check: str, path: str, end: str, now: float, more: str) -> Finding:
+def _ends(check: str, path: str, end: str, now: float, more: str, cure: str) -> Finding:
     days = (ssl.cert_time_to_seconds(end) - now) / 86_400
     date = " ".join(end.split()[:2] + end.split()[3:4])
     if days <= 0:
-        return fault(check, f"{path} expired on {date}{more}", _RENEW)
+        return fault(check, f"{path} expired on {date}{more}", cure)
     words = f"{path} is good until {date} ({int(days)} days){more}"
-    return ok(check, words) if days >= SOON_DAYS else warning(check, words, _RENEW)
+    return ok(check, words) if days >= SOON_DAYS else warning(check, words, cure)
 
 
 def seen_by_others(tls: TlsConfig) -> dict[str, Any]:

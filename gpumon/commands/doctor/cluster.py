@@ -12,6 +12,7 @@ from gpumon.commands.doctor.answers import is_asked, not_asked, trouble_of
 from gpumon.commands.doctor.finding import Finding, fault, ok, warning
 from gpumon.config import Config
 from gpumon.errors import GpumonError, SourceError
+from gpumon.extras import how_to_install
 from gpumon.summary import HostSummary
 from gpumon.units import duration
 from gpumon.version import __version__
@@ -49,7 +50,7 @@ def hosts(config: Config) -> Iterator[Finding]:
         yield warning(
             name,
             f"the library {error.name} is missing, so the hosts can't be asked",
-            "pip install 'gpumon-cluster[server]'",
+            how_to_install("server"),
         )
         return
     except GpumonError as error:

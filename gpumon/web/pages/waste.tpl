@@ -13,7 +13,15 @@
 <thead><tr><th scope="col" class="k">State</th><th scope="col" class="h">Where</th><th scope="col" class="who">Who</th><th scope="col">What</th><th scope="col" class="n s">Since</th><th scope="col" class="do">What to do</th></tr></thead>
 <tbody>
 % for row in rows:
-<tr data-key="{{row.kind}} {{row.host}} {{numbers(row.gpus)}}"><th scope="row" class="w {{row.kind}}">{{row.kind}}</th><td><a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a>\\
+<tr data-key="{{row.kind}} {{row.host}} {{numbers(row.gpus)}}"><th scope="row" class="w {{row.kind}}">{{row.kind}}</th><td>\\
+% if row.host:
+<a href="{{root}}host/{{segment(row.host)}}">{{row.host}}</a>\\
+% else:
+this server\\
+% end
+% if row.more_hosts:
+ and {{row.more_hosts}} more\\
+% end
 % if row.gpus:
  GPU {{numbers(row.gpus)}}\\
 % end

@@ -16,6 +16,7 @@ from gpumon.cluster.sources.answer import MAX_BYTES, Unexpected
 from gpumon.cluster.sources.exchange import (
     FRAMING_BYTES,
     MOST_HEAD_BYTES,
+    MUCH_BYTES,
     Answered,
     ClosedError,
     Exchange,
@@ -227,6 +228,27 @@ def test_a_body_that_has_reached_the_limit_is_too_large_however_it_would_have_go
 
     with pytest.raises(Unexpected, match="more than 8 MiB"):
         wire.run(work(MAX_BYTES + 1))
+
+
+def test_whoever_asks_knows_how_far_a_long_answer_came(wire):
+    steps = []
+
+    async def work() -> None:
+        wire.theirs.setblocking(False)
+        asking = asyncio.ensure_future(wire.exchange.ask(b"question", wire.asker))
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)
+        for part in (OK + b"\r\n", bytes(MUCH_BYTES), b"x"):
+            await loop.sock_sendall(wire.theirs, part)
+            while wire.exchange._raw < sum(map(len, [*sent_before, part])):
+                await asyncio.sleep(0)
+            sent_before.append(part)
+            steps.append(wire.asker.step)
+        asking.cancel()
+
+    sent_before: list[bytes] = []
+    wire.run(work())
+    assert steps == ["reading", "reading", "reading much"]
 
 
 def test_a_body_of_just_the_limit_is_an_answer(wire):

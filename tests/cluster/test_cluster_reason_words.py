@@ -181,6 +181,7 @@ def test_one_error_or_several():
             "reading",
             "while reading its answer. Is the network slow, or rpc_timeout too short?",
         ),
+        ("reading much", "and more than 1 MiB of it came. Is that an agent? Is rpc_port right?"),
     ],
 )
 def test_how_far_a_poll_came(step, words):

@@ -21,12 +21,15 @@ MOST_HEAD_BYTES = 16 * 1024
 FRAMING_BYTES = 1024 * 1024
 """Of an answer's head and the seams between its chunks, beside the most that its body may have."""
 
+MUCH_BYTES = 1024 * 1024
+"""A body longer than this is hardly an agent's; a poll that is cut off meanwhile says so."""
+
 
 class Asker(Protocol):
     """Whoever asks: told how far the request has come, for the sentence when it is cut off."""
 
     step: str
-    """One of "name", "connecting", "waiting", "reading"."""
+    """One of "name", "connecting", "waiting", "reading", "reading much"."""
     reused: bool
     """Whether the connection had been used before."""
 
@@ -204,6 +207,8 @@ class Exchange(asyncio.Protocol):
         self._size += len(data)
         if self._size > self._most:
             self._fail(answer.too_large(self._most))
+        elif self._size > MUCH_BYTES and self._asker is not None:
+            self._asker.step = "reading much"
 
     def on_message_complete(self) -> None:
         if self._in_body and self._parser is not None:

@@ -103,6 +103,7 @@ _STEPS = {
     "connecting": "while connecting. Is the host up, and no firewall in between?",
     "waiting": "while waiting for its answer. Is {who} running on that host?",
     "reading": "while reading its answer. Is the network slow, or rpc_timeout too short?",
+    "reading much": "and more than 1 MiB of it came. Is that an agent? Is rpc_port right?",
 }
 """What a poll can be at, in order, and what is said when it got no further."""
 

@@ -19,22 +19,28 @@ def pid(host: Host, unit: str) -> str:
     return host.ask("systemctl", "show", "--value", "-p", "MainPID", unit)
 
 
-def asked(host: Host, name: str) -> str:
-    return host.ask("curl", "-s", "-m", "5", "-H", f"Host: {name}", "http://127.0.0.1/")
+def asked(host: Host, name: str, place: str) -> str:
+    return host.ask("curl", "-s", "-m", "5", "-H", f"Host: {name}", f"http://{place}/")
 
 
 def test_an_nginx_with_sites_of_its_own_gets_the_page_beside_them(cluster: Cluster) -> None:
     web = cluster.web
     web.write("/etc/nginx/conf.d/wiki.conf", WIKI)
+    web.ask("rm", "/etc/nginx/sites-enabled/default")  # it would be what strangers get
     web.ask("systemctl", "enable", "--now", "nginx")
     worker = pid(web, "nginx")
+    readers = ["wiki.lab", "here.lab", "elsewhere.lab", web.address]
+    places = ["127.0.0.1", web.address]
+    before = {(name, place): asked(web, name, place) for name in readers for place in places}
+    assert set(before.values()) == {"wiki", "here"}
     played = cluster.play("main.yml")
     assert played.ok, played.output
     cluster.wait_until_fresh()
     assert pid(web, "nginx") == worker, "its readers lose nothing"
-    assert asked(web, "wiki.lab") == "wiki"
-    assert asked(web, "here.lab") == "here"
-    assert "301" in asked(web, "gpus.lab"), "reached where another site listens on loopback alone"
+    after = {(name, place): asked(web, name, place) for name in readers for place in places}
+    assert after == before
+    for place in places:
+        assert "301" in asked(web, "gpus.lab", place), "also where a site listens on loopback alone"
     assert set(cluster.play("main.yml").count("changed").values()) == {0}
 
 

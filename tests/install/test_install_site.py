@@ -344,16 +344,44 @@ def test_the_pages_own_site_of_an_earlier_run_is_no_stranger(tmp_path: Path) -> 
     assert len(examined(tmp_path, "caddy", main, ["b.lab"])["faults"]) == 1
 
 
-@BOTH
-def test_a_name_of_the_machine_that_another_site_has_is_left_to_it(
-    tmp_path: Path, program: str
-) -> None:
-    main = {
-        "nginx": nginx(tmp_path, "server { listen 80; server_name web1; }"),
-        "caddy": "web1 {\n\trespond a\n}\n",
-    }[program]
-    told = examined(tmp_path, program, main, ["gpus.lab", "web1", "10.0.0.2"], ("web1", "10.0.0.2"))
+def test_the_machines_own_names_are_left_to_sites_that_nginx_has(tmp_path: Path) -> None:
+    """Readers who come by the address get the site that they got before."""
+    names, own = ["gpus.lab", "web1", "10.0.0.2"], ("web1", "10.0.0.2")
+    other = nginx(tmp_path, "server { listen 80; server_name wiki.lab; }")
+    told = examined(tmp_path, "nginx", other, names, own)
+    assert (told["faults"], told["names"]) == ([], ["gpus.lab"])
+    bare = nginx(tmp_path, "server { listen 80 default_server; server_name _; }")
+    assert examined(tmp_path, "nginx", bare, names, own)["names"] == names
+
+
+def test_a_name_of_the_machine_that_a_site_of_caddys_has_is_left_to_it(tmp_path: Path) -> None:
+    names, own = ["gpus.lab", "web1", "10.0.0.2"], ("web1", "10.0.0.2")
+    told = examined(tmp_path, "caddy", "web1 {\n\trespond a\n}\n", names, own)
     assert (told["faults"], told["names"]) == ([], ["gpus.lab", "10.0.0.2"])
+
+
+def test_the_site_is_read_after_all_others_of_nginx(tmp_path: Path) -> None:
+    told = examined(tmp_path, "nginx", nginx(tmp_path, ""), ["gpus.lab"])
+    assert told["site"] == f"{tmp_path}/gpumon.conf", "as it was asked for"
+    (tmp_path / "sites-enabled").mkdir()
+    main = f"pid {tmp_path}/p; events {{}} http {{\n include {tmp_path}/*.conf;\n"
+    main += f" include {tmp_path}/sites-enabled/*;\n}}"
+    told = examined(tmp_path, "nginx", main, ["gpus.lab"])
+    assert told["site"] == f"{tmp_path}/sites-enabled/zz-gpumon"
+    (tmp_path / "sites-enabled/zz-gpumon").write_text("server { server_name gpus.lab; }")
+    assert examined(tmp_path, "nginx", main, ["gpus.lab"])["faults"] == []
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("program", ["nginx"])
+def test_a_site_that_stood_elsewhere_moves(proxy: Proxy) -> None:
+    before = proxy.sites / "before.conf"
+    before.write_text(proxy.page())
+    proxy.run_already()
+    told = proxy.module(proxy.page(), places=[str(before), str(proxy.site)])
+    assert told.get("changed") is True, told
+    assert (before.exists(), proxy.site.exists()) == (False, True)
+    assert proxy.shows("page.lab", "hosts_fresh")
 
 
 def test_nginx_listens_where_other_sites_would_take_its_readers_away(tmp_path: Path) -> None:

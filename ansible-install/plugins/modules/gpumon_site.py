@@ -32,7 +32,9 @@ options:
     elements: str
     default: []
   own_names:
-    description: Names that are given up silently where another site has them.
+    description:
+      - Names that are given up silently where another site has them. With nginx also where any
+        other site has a name, since it may be what readers get who give no name.
     type: list
     elements: str
     default: []
@@ -40,6 +42,12 @@ options:
     description: File of the site.
     type: path
     required: true
+  places:
+    description:
+      - Files in which the site may stand from an earlier run; none is left but I(path).
+    type: list
+    elements: path
+    default: []
   main:
     description: The proxy's own configuration.
     type: path
@@ -105,6 +113,10 @@ faults:
   returned: when state is examined
   type: list
   elements: str
+site:
+  description: Where the site has to stand.
+  returned: when state is examined
+  type: str
 names:
   description: The names that are left for it.
   returned: when state is examined
@@ -165,44 +177,45 @@ class Proxy:
             raise Sick(f"{self.program} does not take its configuration: {worst(err)}")
 
     def examine(self):
-        """Return faults, names that are left, and addresses to listen on."""
+        """Return faults, names that are left, addresses to listen on, and the site's place."""
         listens = {"80": ["80"], "443": ["443"]}
         if has_ipv6():
             listens = {port: [port, f"[::]:{port}"] for port in listens}
         names = list(self.params["names"])
         if shutil.which(self.program) is None:
-            return [], names, listens
+            return [], names, listens, self.path
         try:
             self.judge()
-            others = self.others(listens)
+            others, place = self.others(listens)
         except Sick as sick:
-            return [f"{sick}. Mend that first: {' '.join(self.test)}"], names, listens
+            return [f"{sick}. Mend that first: {' '.join(self.test)}"], names, listens, self.path
         faults = []
         for name in list(names):
-            place = others.get(name.lower())
-            if place is None:
+            whose = others.get(name.lower())
+            if whose is None:
                 continue
             if name in self.params["own_names"]:
                 names.remove(name)
                 continue
             faults.append(
-                f"{self.program} has a site for {name} already ({place}): give the page another "
+                f"{self.program} has a site for {name} already ({whose}): give the page another "
                 "name with gpumon_proxy_names, or write its path into that site yourself and set "
                 "gpumon_proxy_program=none (docs/reverse-proxy.md)"
             )
-        return faults, names, listens
+        return faults, names, listens, place
 
     # ---- Putting it there. ----
 
     def wanted(self):
-        """Return the text of each file that this is about."""
-        return {self.path: self.params["content"]}
+        """Return the text of each file that this is about; None: it is not to be there."""
+        gone = {path: None for path in self.params["places"] if path != self.path}
+        return {**gone, self.path: self.params["content"]}
 
     def fingerprint(self):
         """Return a hash of all that the proxy has read when it is well."""
         found = hashlib.sha256()
         for path, text in sorted(self.wanted().items()):
-            found.update(f"{path}\0{text}\0".encode())
+            found.update(f"{path}\0{text or ''}\0".encode())
         for path in self.params["files"]:
             found.update((read_bytes(path) or b"missing") + b"\0")
         return found.hexdigest()
@@ -317,17 +330,22 @@ class Nginx(Proxy):
         self.test = ("nginx", "-t", "-q", "-c", self.main)
 
     def others(self, listens):
-        """Return where each name of other sites stands; add their own addresses to `listens`.
+        """Return where each name of other sites stands, and where ours has to stand.
 
-        nginx lets a request to 10.0.0.2:443 reach only sites that listen on just that, where there
-        are any. And two sockets for [::] and 0.0.0.0 can't be where the first takes both.
+        Their own addresses are added to `listens`: nginx lets a request to 10.0.0.2:443 reach only
+        sites that listen on just that, where there are any. And two sockets for [::] and 0.0.0.0
+        can't be where the first takes both. The site that is read first is what readers get whose
+        name no site has, so ours is read last.
         """
         status, out, err = self.run("nginx", "-T", "-q", "-c", self.main)
         if status != 0:
             raise Sick(f"nginx does not show its configuration: {worst(err)}")
+        enabled = re.search(r"^\s*include\s+(\S+/sites-enabled)/\*;", out, re.MULTILINE)
+        place = os.path.join(enabled.group(1), "zz-gpumon") if enabled else self.path
+        ours = {os.path.realpath(path) for path in (place, self.path, *self.params["places"])}
         found = {}
         for file, server in servers(out):
-            if os.path.realpath(file) == os.path.realpath(self.path):
+            if os.path.realpath(file) in ours:
                 continue
             for words in server.get("listen", [["80"]]):
                 address, port = address_of(words[0])
@@ -339,7 +357,9 @@ class Nginx(Proxy):
                     listens[port].append(f"{address}:{port}")
                 for names in server.get("server_name", []):
                     found.update({name.lower(): f"{file}, port {port}" for name in names})
-        return found
+        if set(found) - {"", "_"}:
+            found = {**dict.fromkeys(map(str.lower, self.params["own_names"]), "others"), **found}
+        return found, place
 
 
 class Caddy(Proxy):
@@ -359,9 +379,9 @@ class Caddy(Proxy):
         return {**super().wanted(), self.main: main}
 
     def others(self, listens):
-        """Return where each name of other sites stands. No two can have the same name."""
+        """Return where each name of other sites stands (no two can have the same), and ours."""
         ours = self.hosts(self.path) if self.line in (read(self.main) or "").splitlines() else set()
-        return dict.fromkeys(self.hosts(self.main) - ours, self.main)
+        return dict.fromkeys(self.hosts(self.main) - ours, self.main), self.path
 
     def hosts(self, config):
         if read(config) is None:
@@ -453,7 +473,7 @@ def write(path, text):
         return
     if read(path) == text:
         return
-    new = path + ".new"  # not *.conf: nobody reads it
+    new = os.path.join(os.path.dirname(path), ".gpumon-new")  # no pattern of an include fits it
     with open(new, "w") as file:
         file.write(text)
     os.chmod(new, 0o644)
@@ -472,6 +492,7 @@ def main():
             "names": {"type": "list", "elements": "str", "default": []},
             "own_names": {"type": "list", "elements": "str", "default": []},
             "path": {"type": "path", "required": True},
+            "places": {"type": "list", "elements": "path", "default": []},
             "main": {"type": "path", "required": True},
             "content": {"type": "str", "default": ""},
             "files": {"type": "list", "elements": "path", "default": []},
@@ -488,8 +509,8 @@ def main():
     )
     proxy = {"nginx": Nginx, "caddy": Caddy}[module.params["program"]](module)
     if module.params["state"] == "examined":
-        faults, names, listens = proxy.examine()
-        module.exit_json(changed=False, faults=faults, names=names, listens=listens)
+        faults, names, listens, site = proxy.examine()
+        module.exit_json(changed=False, faults=faults, names=names, listens=listens, site=site)
     if module.params["state"] == "asked":
         try:
             proxy.ask_patiently()
@@ -498,7 +519,12 @@ def main():
         module.exit_json(changed=False)
     reasons = proxy.reasons()
     diff = [
-        {"before_header": path, "after_header": path, "before": read(path) or "", "after": text}
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": read(path) or "",
+            "after": text or "",
+        }
         for path, text in proxy.wanted().items()
         if read(path) != text
     ]

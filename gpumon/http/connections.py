@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import h11
 from hypercorn.asyncio.tcp_server import TCPServer
-from hypercorn.events import Closed, Event, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H11Protocol
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ class Connection(TCPServer):
     """One client's connection. `idle`: no request of its is being read or answered."""
 
     idle = True
+    _head = b""
+    """Of an answer, held back until its body is there: one write for both."""
 
     async def _read_data(self) -> None:
         # HTTP/1.1 only: a client that upgrades to HTTP/2 and leaves in the middle of an answer
@@ -44,8 +46,19 @@ class Connection(TCPServer):
             self.idle = event.idle
             if event.idle and self.reader.at_eof():
                 event = Closed()  # the client left; nothing more will come to keep it open for
-        with self._write_deadline():
+        if isinstance(event, RawData):
+            await self._write(event.data)
+        else:
             await super().protocol_send(event)
+
+    async def _write(self, data: bytes) -> None:
+        if not self._head and data.startswith(b"HTTP/1.1 ") and data[9:10] != b"1":
+            self._head = data  # the body or, where there is none, its end follows at once
+            return
+        data, self._head = self._head + data, b""
+        if data:
+            with self._write_deadline():
+                await super().protocol_send(RawData(data))
 
     async def _close(self) -> None:
         with self._write_deadline():

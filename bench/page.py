@@ -1,6 +1,6 @@
 """What the page costs: bytes, time to render, answers per second with other pages open.
 
-    python bench/page.py [--quick]
+    python bench/page.py [--quick] [--no-peers]
 
 Everything is measured on invented clusters of about 8, 504, 5,000 and 8,000 GPUs, with no
 browser.
@@ -29,6 +29,7 @@ from agent_cost import http_load, machine
 from agent_cost.children import Trouble, cpu_seconds, rss_mib, running
 from agent_cost.table import Budget, Table, budget_table
 from msgspec import structs
+from page_cost import beside
 
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.sources.base import Reading
@@ -50,13 +51,16 @@ OPEN_PAGES = 500
 PERIOD_SECONDS = 10.0
 START_SECONDS = 30.0
 SLICE_SECONDS = 0.2
+BESIDE_SECONDS = 10.0
 
 
 def main(arguments: list[str]) -> int:
     """Measure and print; return 1 when something could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, 8 and 504 GPUs alone")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--no-peers", action="store_true", help="without other web monitors")
+    options = parser.parse_args(arguments)
+    quick = options.quick
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the clean-up must run, too
     command = ["python", "bench/page.py", *arguments]
     print(machine.heading(command, "What the page costs", "invented hosts"), flush=True)
@@ -71,8 +75,23 @@ def main(arguments: list[str]) -> int:
     except (Trouble, OSError, asyncio.TimeoutError) as error:
         print(f"### answers: could not be measured\n\n* {error}\n", flush=True)
         code = 1
+    if not options.no_peers:
+        code = _beside(seconds) or code
     print(budget_table(budgets).markdown())
     return code
+
+
+def _beside(seconds: float) -> int:
+    def say(line: str) -> None:
+        print(f"... {line}", file=sys.stderr, flush=True)
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpumon-bench-") as folder:
+            print(beside.table(Path(folder), max(seconds, BESIDE_SECONDS), say).markdown())
+    except (Trouble, OSError) as error:
+        print(f"### other web monitors: could not be measured\n\n* {error}\n", flush=True)
+        return 1
+    return 0
 
 
 Cluster = tuple[ClusterStatus, dict[str, HostSnapshot]]

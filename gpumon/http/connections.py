@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import h11
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -22,6 +23,12 @@ log = logging.getLogger(__name__)
 
 WRITE_SECONDS = 30.0
 """What we write must be taken off our hands within this time, or the connection is cut."""
+
+
+_REFUSALS = {
+    431: "the address and the head of the request are larger than {limit} bytes together",
+    501: "the request's body comes in a way that is not known here",
+}
 
 
 class Connection(TCPServer):
@@ -37,6 +44,7 @@ class Connection(TCPServer):
         protocol = self.protocol.protocol
         assert isinstance(protocol, H11Protocol)
         protocol._check_protocol = _no_upgrade  # type: ignore[method-assign]
+        protocol._send_error_response = partial(_refuse, protocol)  # type: ignore[method-assign]
         await super()._read_data()
         # The client has left. Hypercorn would keep the connection open until its idle timer ends.
         await self.idle_task.stop()
@@ -79,6 +87,21 @@ class Connection(TCPServer):
 
 async def _no_upgrade(event: h11.Request) -> None:
     """Stand in for Hypercorn's look at what else than HTTP/1.1 a request might want."""
+
+
+async def _refuse(protocol: H11Protocol, status: int) -> None:
+    """Answer to what is no request with a sentence, where Hypercorn would send an empty answer."""
+    limit = protocol.config.h11_max_incomplete_size
+    words = _REFUSALS.get(status, "this is not HTTP/1.1 as it should be").format(limit=limit)
+    body = f"{words}\n".encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await protocol._send_h11_event(h11.Response(status_code=status, headers=headers))
+    await protocol._send_h11_event(h11.Data(data=body))
+    await protocol._send_h11_event(h11.EndOfMessage())
 
 
 class Connections:

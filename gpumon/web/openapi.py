@@ -43,6 +43,9 @@ def _document() -> dict[str, Any]:
                 named="user",
             ),
             "/healthz": _get("Whether the server works", "HealthAnswer"),
+            "/help.json": _document_at(
+                "The help: states, words of the filter, addresses, exit codes", "Lists of words"
+            ),
             "/openapi.json": _document_at("This document", "OpenAPI 3.1"),
             "/schema.json": _document_at("The types of all answers", "JSON Schema 2020-12"),
         },

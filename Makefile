@@ -6,7 +6,7 @@
 # make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
 # make bench-page  what the page costs: bytes, times, answers per second (about a minute)
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
-# make openapi   write docs/openapi.json anew from the types
+# make openapi   write docs/openapi.json and docs/schema.json anew from the types
 # make clean     remove what the above made
 
 PYTHON ?= python3
@@ -71,6 +71,7 @@ test-gpu: $(VENV)/.server
 
 openapi: $(VENV)/.server
 	$(BIN)/python -c 'import json; from gpumon.web.openapi import openapi; print(json.dumps(json.loads(openapi()), indent=1, ensure_ascii=False))' > docs/openapi.json
+	$(BIN)/python -c 'import json; from gpumon.web.schema import json_schema; print(json.dumps(json.loads(json_schema()), indent=1, ensure_ascii=False))' > docs/schema.json
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info test-artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """What the page costs: bytes, time to render, answers per second with other pages open.
 
-    python bench/page.py [--quick]
+    python bench/page.py [--quick] [--no-peers]
 
 Everything is measured on invented clusters of about 8, 504, 5,000 and 8,000 GPUs, with no
 browser.
@@ -30,11 +30,13 @@ from agent_cost.children import Trouble, cpu_seconds, rss_mib, running
 from agent_cost.invented import Cluster, cluster
 from agent_cost.table import Budget, Table, budget_table
 from msgspec import structs
+from page_cost import beside
 
 from gpumon.cluster.status import ClusterStatus
 from gpumon.config import Config
 from gpumon.model import HostSnapshot
 from gpumon.web.app import make_app
+from gpumon.web.assets import load_assets
 
 SIZES = (8, 504, 5_000, 8_000)
 PACKED_KB = {8: 5, 504: 15, 5_000: 30, 8_000: 40}
@@ -46,13 +48,16 @@ OPEN_PAGES = 500
 PERIOD_SECONDS = 10.0
 START_SECONDS = 30.0
 SLICE_SECONDS = 0.2
+BESIDE_SECONDS = 10.0
 
 
 def main(arguments: list[str]) -> int:
     """Measure and print; return 1 when something could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, 8 and 504 GPUs alone")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--no-peers", action="store_true", help="without other web monitors")
+    options = parser.parse_args(arguments)
+    quick = options.quick
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the clean-up must run, too
     command = ["python", "bench/page.py", *arguments]
     print(machine.heading(command, "What the page costs", "invented hosts"), flush=True)
@@ -67,17 +72,34 @@ def main(arguments: list[str]) -> int:
     except (Trouble, OSError, asyncio.TimeoutError) as error:
         print(f"### answers: could not be measured\n\n* {error}\n", flush=True)
         code = 1
+    if not options.no_peers:
+        code = _beside(seconds) or code
     print(budget_table(budgets).markdown())
     return code
 
 
+def _beside(seconds: float) -> int:
+    def say(line: str) -> None:
+        print(f"... {line}", file=sys.stderr, flush=True)
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpumon-bench-") as folder:
+            print(beside.table(Path(folder), max(seconds, BESIDE_SECONDS), say).markdown())
+    except (Trouble, OSError) as error:
+        print(f"### other web monitors: could not be measured\n\n* {error}\n", flush=True)
+        return 1
+    return 0
+
+
 def _rendering(clusters: dict[int, Cluster], rounds: int, budgets: list[Budget]) -> Table:
+    assets = sum(len(one.rendering.zipped) for one in load_assets().values())
     table = Table(
         "Bytes and times of one rendering",
-        ["GPUs", "hosts", "form", "bytes", "gzip", "render, ms", "gzip, ms"],
+        ["GPUs", "hosts", "form", "bytes", "gzip", "render, CPU ms", "gzip, CPU ms"],
         notes=[
             "render: a revision that nobody has asked for yet, from the cluster's status to bytes; "
             "it happens once per revision and form, whatever the number of readers",
+            f"style sheet, script and icon, once a year and browser: {assets:,} bytes packed",
         ],
     )
     for size, (status, details) in clusters.items():
@@ -117,12 +139,12 @@ def _render(
     times, packing, body = [], [], b""
     for number in range(rounds):
         current[0] = structs.replace(status, revision=f"r-{number}")
-        begin = time.perf_counter()
+        begin = time.process_time()  # others on the machine are not in it
         body = _call(app, target)
-        times.append(1000 * (time.perf_counter() - begin))
-        begin = time.perf_counter()
+        times.append(1000 * (time.process_time() - begin))
+        begin = time.process_time()
         packed = gzip.compress(body, compresslevel=6, mtime=0)
-        packing.append(1000 * (time.perf_counter() - begin))
+        packing.append(1000 * (time.process_time() - begin))
     return len(body), len(packed), times, packing
 
 
@@ -141,10 +163,20 @@ def _call(app: Any, target: str) -> bytes:
 async def _answers(hosts: int, seconds: float, budgets: list[Budget]) -> Table:
     table = Table(
         f"Answers of a server of {hosts:,} hosts",
-        ["open pages", "answers/s", "p50, ms", "p99, ms", "server, % of a core", "RSS, MiB"],
+        [
+            "open pages",
+            "answers/s",
+            "answers per CPU second",
+            "p50, ms",
+            "p99, ms",
+            "server, % of a core",
+            "RSS, MiB",
+        ],
         notes=[
             "8 connections ask for the packed front page as fast as they can, on the same cores; "
             "the server polls its invented hosts and makes new revisions meanwhile",
+            "answers per CPU second: of the server's process, polling and open pages included; "
+            "unlike answers/s it hardly depends on who else uses the machine",
             f"an open page asks every {PERIOD_SECONDS:g} s with the ETag that it has; alone they "
             "take the share of a core in the last row",
         ],
@@ -165,8 +197,8 @@ async def _answers(hosts: int, seconds: float, budgets: list[Budget]) -> Table:
                     share = (cpu_seconds(server.pid) - before) / (time.perf_counter() - began)
                     p50, p99 = (load.percentile_ms(percent) for percent in (50, 99))
                     table.add(
-                        pages, f"{load.rate:.0f}", f"{p50:.1f}", f"{p99:.1f}",
-                        f"{100 * share:.0f}", f"{rss_mib(server.pid):.0f}",
+                        pages, f"{load.rate:.0f}", f"{load.rate / share:.0f}", f"{p50:.1f}",
+                        f"{p99:.1f}", f"{100 * share:.0f}", f"{rss_mib(server.pid):.0f}",
                     )  # fmt: skip
                     what = f"answers per second, {pages} open pages"
                     kept = load.rate >= ANSWERS
@@ -176,7 +208,9 @@ async def _answers(hosts: int, seconds: float, budgets: list[Budget]) -> Table:
                 await asyncio.sleep(max(seconds, PERIOD_SECONDS))
                 share = (cpu_seconds(server.pid) - before) / (time.perf_counter() - began)
                 resident = f"{rss_mib(server.pid):.0f}"
-                table.add(f"{OPEN_PAGES} alone", None, None, None, f"{100 * share:.0f}", resident)
+                table.add(
+                    f"{OPEN_PAGES} alone", None, None, None, None, f"{100 * share:.0f}", resident
+                )
     return table
 
 

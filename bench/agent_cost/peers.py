@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +33,16 @@ class Peer:
         return [str(self.python.parent / self.name), *arguments]
 
 
-def install(say: Callable[[str], None]) -> tuple[list[Peer], list[str]]:
-    """Install what is not there yet; return the tools, and a sentence for each that is missing."""
+def install(
+    say: Callable[[str], None], packages: Mapping[str, str] = PACKAGES
+) -> tuple[list[Peer], list[str]]:
+    """Install what is not there yet; return the tools, and a sentence for each that is missing.
+
+    `packages` maps the name of a tool to what pip is asked for.
+    """
     peers: list[Peer] = []
     missing: list[str] = []
-    for name, package in PACKAGES.items():
+    for name, package in packages.items():
         try:
             peers.append(_install(name, package, say))
         except (OSError, subprocess.SubprocessError) as error:

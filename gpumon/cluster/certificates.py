@@ -19,11 +19,11 @@ def agent_note(ends: float | None, now: float) -> str | None:
 def server_warnings(ends: CertificateEnds, now: float) -> list[str]:
     """Return what the server says of its own certificates."""
     warnings = []
-    if (words := soon(ends.client, now)) is not None:
+    if (words := soon(ends.client_ends_at, now)) is not None:
         warnings.append(
             f"this server's certificate {words}; agents refuse it then, all at once. {RENEW}"
         )
-    if (words := soon(ends.authority, now)) is not None:
+    if (words := soon(ends.authority_ends_at, now)) is not None:
         warnings.append(
             f"the authority in tls.ca {words}; no agent is believed then. {RENEW_AUTHORITY}"
         )

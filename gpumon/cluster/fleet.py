@@ -284,4 +284,4 @@ def _certificate_ends(config: Config) -> CertificateEnds:
     if not any(entry.tls for entry in config.hosts):
         return CertificateEnds()
     ends = ends_of(config.tls)
-    return CertificateEnds(client=ends.own, authority=ends.authority)
+    return CertificateEnds(client_ends_at=ends.own, authority_ends_at=ends.authority)

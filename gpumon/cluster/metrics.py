@@ -80,8 +80,8 @@ def metrics(status: ClusterStatus, polls: PollCounts, config: MetricsConfig) -> 
     out.add(SIMULATED, "", status.simulated)
     out.add(POLL_INTERVAL, "", status.poll_interval_seconds)
     for part, ends in (
-        ("client", status.certificate_ends.client),
-        ("authority", status.certificate_ends.authority),
+        ("client", status.certificate_ends.client_ends_at),
+        ("authority", status.certificate_ends.authority_ends_at),
     ):
         out.add(CERTIFICATE, label_text(certificate=part), ends)
     out.add(POLLS, "", polls.answered + sum(polls.failed.values()))

@@ -156,9 +156,9 @@ class CertificateEnds(msgspec.Struct, kw_only=True, frozen=True):
     """When the certificates end that the server needs to ask agents; epoch seconds, None: there is
     none, or no agent is asked over TLS."""
 
-    client: float | None = None
+    client_ends_at: float | None = None
     """Of the one that the server shows."""
-    authority: float | None = None
+    authority_ends_at: float | None = None
     """Of the last authority in `tls.ca` that ends."""
 
 

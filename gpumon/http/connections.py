@@ -17,7 +17,7 @@ from http import HTTPStatus
 
 import h11
 from hypercorn.asyncio.tcp_server import TCPServer
-from hypercorn.events import Closed, Event, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import H11SendableEvent
 
@@ -29,10 +29,18 @@ WRITE_SECONDS = 30.0
 """What we write must be taken off our hands within this time, or the connection is cut."""
 
 
+_REFUSALS = {
+    431: "the address and the head of the request are larger than {limit} bytes together",
+    501: "the request's body comes in a way that is not known here",
+}
+
+
 class Connection(TCPServer):
     """One client's connection. `idle`: no request of its is being read or answered."""
 
     idle = True
+    _head = b""
+    """Of an answer, held back until its body is there: one write for both."""
 
     async def _read_data(self) -> None:
         # HTTP/1.1 only: a client that upgrades to HTTP/2 and leaves in the middle of an answer
@@ -43,6 +51,7 @@ class Connection(TCPServer):
         protocol._send_h11_event = partial(  # type: ignore[method-assign]
             _send_with_reason, protocol._send_h11_event
         )
+        protocol._send_error_response = partial(_refuse, protocol)  # type: ignore[method-assign]
         await super()._read_data()
         # The client has left. Hypercorn would keep the connection open until its idle timer ends.
         await self.idle_task.stop()
@@ -52,8 +61,19 @@ class Connection(TCPServer):
             self.idle = event.idle
             if event.idle and self.reader.at_eof():
                 event = Closed()  # the client left; nothing more will come to keep it open for
-        with self._write_deadline():
+        if isinstance(event, RawData):
+            await self._write(event.data)
+        else:
             await super().protocol_send(event)
+
+    async def _write(self, data: bytes) -> None:
+        if not self._head and data.startswith(b"HTTP/1.1 ") and data[9:10] != b"1":
+            self._head = data  # the body or, where there is none, its end follows at once
+            return
+        data, self._head = self._head + data, b""
+        if data:
+            with self._write_deadline():
+                await super().protocol_send(RawData(data))
 
     async def _close(self) -> None:
         with self._write_deadline():
@@ -90,6 +110,21 @@ async def _send_with_reason(
             reason=_REASONS.get(event.status_code, b""),
         )
     await send(event)
+
+
+async def _refuse(protocol: H11Protocol, status: int) -> None:
+    """Answer to what is no request with a sentence, where Hypercorn would send an empty answer."""
+    limit = protocol.config.h11_max_incomplete_size
+    words = _REFUSALS.get(status, "this is not HTTP/1.1 as it should be").format(limit=limit)
+    body = f"{words}\n".encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await protocol._send_h11_event(h11.Response(status_code=status, headers=headers))
+    await protocol._send_h11_event(h11.Data(data=body))
+    await protocol._send_h11_event(h11.EndOfMessage())
 
 
 class Connections:

@@ -113,6 +113,8 @@ class WsgiAdapter:
             not announced.isdigit() or len(announced) > 18 or int(announced) > limit
         ):
             raise _too_large(limit)
+        if int(announced or 0) == 0 and _header(scope, b"transfer-encoding") is None:
+            return b""  # nothing is to be waited for: no task, no timer
         try:
             return await asyncio.wait_for(_read(receive, limit), BODY_SECONDS)
         except asyncio.TimeoutError:

@@ -16,7 +16,7 @@ from gpumon.metrics.exposition import CONTENT_TYPE as METRICS
 from gpumon.model import HostSnapshot, encode
 from gpumon.text import clean
 from gpumon.version import __version__
-from gpumon.web import front, host_text, text, user_text
+from gpumon.web import front, help_text, host_text, text, user_text
 from gpumon.web.answers import (
     FOR_A_YEAR,
     HTML,
@@ -39,6 +39,7 @@ from gpumon.web.me import own_style
 from gpumon.web.openapi import openapi
 from gpumon.web.refusals import Refusals
 from gpumon.web.renderings import Rendering
+from gpumon.web.schema import json_schema
 from gpumon.web.templates import Templates
 from gpumon.web.user_page import summary_words, user_answer
 
@@ -97,7 +98,7 @@ class _Site:
             refresh_seconds=config.web.refresh_seconds,
         )
         self._refusals = Refusals(self._templates, self._brand)
-        self._described: Rendering | None = None
+        self._documents: dict[str, Rendering] = {}
         self.app = app = bottle.Bottle()
         app.config["catchall"] = False  # the server logs and hides what is raised
         app.add_hook("before_request", self._strip_prefix)
@@ -112,10 +113,12 @@ class _Site:
         app.get(f"/host/{_NAME}", callback=self._host)
         app.get(f"/user/{_NAME}", callback=self._user)
         app.get("/help", callback=self._help)
+        app.get("/help.json", callback=lambda: self._help(wants_json=True))
         app.get("/me", callback=self._me)
         app.get("/me.css", callback=self._me_style)
         app.get("/healthz", callback=self._health)
-        app.get("/openapi.json", callback=self._openapi)
+        app.get("/openapi.json", callback=lambda: self._document("openapi", openapi))
+        app.get("/schema.json", callback=lambda: self._document("schema", json_schema))
         app.get("/metrics", callback=self._metrics)
         app.get("/sd/prometheus", callback=self._prometheus_targets)
         app.get("/static/<name>", callback=self._static)
@@ -254,14 +257,22 @@ class _Site:
             plain_text,
         )
 
-    def _help(self) -> bottle.HTTPResponse:
+    def _help(self, *, wants_json: bool = False) -> bottle.HTTPResponse:
+        told = help_page(self._limits)
+
         def page(seen: Seen, root: str) -> bytes:
             return self._page(
-                "help.tpl", seen, root, title=f"Help - {self._brand}", here="help", twin=None,
-                page=help_page(self._limits), starred=False,
+                "help.tpl", seen, root, title=f"Help - {self._brand}", here="help",
+                twin="help.json", page=told, starred=False,
             )  # fmt: skip
 
-        return self._live_page("help", page)
+        return self._in_three_forms(
+            "help",
+            wants_json,
+            page,
+            lambda _: encode(told._asdict()),
+            lambda _: help_text.render(told),
+        )
 
     def _me(self) -> bottle.HTTPResponse:
         """Send a reader who is logged in on to the own page."""
@@ -290,10 +301,11 @@ class _Site:
         }
         return answer(encode(facts), JSON)
 
-    def _openapi(self) -> bottle.HTTPResponse:
-        if self._described is None:
-            self._described = Rendering(openapi(), JSON)
-        return validated(self._described, f"openapi-{__version__}")
+    def _document(self, name: str, make: Callable[[], bytes]) -> bottle.HTTPResponse:
+        """Answer with a description that is the same as long as the server runs."""
+        if name not in self._documents:
+            self._documents[name] = Rendering(make(), JSON)
+        return validated(self._documents[name], f"{name}-{__version__}")
 
     def _metrics(self) -> bottle.HTTPResponse:
         return self._live.answer(
@@ -331,7 +343,7 @@ class _Site:
 
     def _in_three_forms(
         self,
-        form: tuple[str, str],
+        form: str | tuple[str, str],
         wants_json: bool,
         page: Callable[[Seen, str], bytes],
         json: Callable[[Seen], bytes],

@@ -25,6 +25,8 @@ class Help(NamedTuple):
     waste: list[tuple[str, str]]
     words: list[tuple[str, str]]
     forms: list[tuple[str, str]]
+    endings: list[tuple[str, str]]
+    """How commands end, for scripts: an exit code, and what it means."""
 
 
 _STATES = [
@@ -76,10 +78,21 @@ _WORDS = [
 _FORMS = [
     ("status.txt", "the front page as text; curl gets it from every address without the ending"),
     ("status.json", "the same as JSON; hosts and users have it under their address and .json"),
+    ("host/NAME, user/NAME", "one host with its processes; what one user holds"),
+    ("help, help.json", "this help: a page, text or JSON"),
+    ("openapi.json, schema.json", "every JSON answer described, field by field, for programs"),
+    ("metrics, healthz", "for Prometheus; whether the server works"),
     ("?refresh=30", "the page loads itself again every 30 s, without a script"),
     ("?view=map", "hosts as a map; ?view=rows as rows"),
     ("?sort=-free", "hosts in the order of a column, here those with most free first"),
     ("?colors=use", "bars in green, yellow and red by use; ?colors=states in one colour"),
+]
+
+_ENDINGS = [
+    ("0", "done"),
+    ("1", "it failed, and a line says why"),
+    ("2", "wrong use or wrong configuration"),
+    ("22", "of curl -f: the answer is an error, such as 404 for an unknown host"),
 ]
 
 
@@ -92,4 +105,5 @@ def help_page(limits: Limits) -> Help:
         [(word, means.format(**lines)) for word, means in _WASTE],
         _WORDS,
         _FORMS,
+        _ENDINGS,
     )

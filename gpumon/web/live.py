@@ -43,7 +43,10 @@ class Seen(NamedTuple):
     def said(self) -> ClusterStatus:
         """Return what was chosen, with all remarks in it: for text and JSON."""
         chosen = self.chosen()
-        return structs.replace(chosen, query_remarks=self.remarks(chosen))
+        remarks = self.remarks(chosen)
+        if self.address.page > 1:
+            remarks.append(f"page={self.address.page} changes nothing here: all is on one page.")
+        return structs.replace(chosen, query_remarks=remarks)
 
     def remarks(self, chosen: ClusterStatus) -> list[str]:
         """Return what could not be done of what the address asks for, each a sentence."""

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from typing import Any
 
-import msgspec
-
-from gpumon.cluster.status import ClusterStatus
 from gpumon.model import encode
 from gpumon.version import __version__
-from gpumon.web.host_page import HostAnswer
-from gpumon.web.user_page import UserAnswer
+from gpumon.web.schema import PROMISES, schemas
 
 _REF = "#/components/schemas/{name}"
-
-
-class ErrorAnswer(msgspec.Struct, kw_only=True, frozen=True):
-    """What is wrong with a request, in one sentence."""
-
-    error: str
-    near: list[str] = []
-    """Names like the one that was asked for."""
-
-
-class HealthAnswer(msgspec.Struct, kw_only=True, frozen=True):
-    """`/healthz`: the server works; nothing is said about the hosts' health."""
-
-    status: str
-    version: str
-    simulated: bool
-    revision: str
-    time: float
-    hosts: int
-    hosts_fresh: int
-
-
-_ANSWERS = (ClusterStatus, HostAnswer, UserAnswer, HealthAnswer, ErrorAnswer)
 
 
 def openapi() -> bytes:
@@ -54,13 +24,12 @@ def _document() -> dict[str, Any]:
             "version": __version__,
             "description": (
                 "Which GPU is free, who holds what since when, what is wasted or broken. Read "
-                "only. null means unknown, never zero, idle or free. Times are seconds since "
-                "1970-01-01 UTC by the server's clock, memory is in MiB. Fields may be added; "
-                "`schema` rises when one changes its meaning."
+                f"only. {PROMISES}"
             ),
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         # Relative to this document: right behind any proxy and under any prefix.
+        "externalDocs": {"url": "schema.json", "description": "The same types as JSON Schema"},
         "servers": [{"url": "./"}],
         "paths": {
             "/status.json": _get("The cluster now", "ClusterStatus", live=True),
@@ -74,73 +43,14 @@ def _document() -> dict[str, Any]:
                 named="user",
             ),
             "/healthz": _get("Whether the server works", "HealthAnswer"),
-            "/openapi.json": {
-                "get": {
-                    "summary": "This document",
-                    "responses": {
-                        "200": {
-                            "description": "OpenAPI 3.1",
-                            "content": {"application/json": {"schema": {"type": "object"}}},
-                        }
-                    },
-                }
-            },
+            "/help.json": _document_at(
+                "The help: states, words of the filter, addresses, exit codes", "Lists of words"
+            ),
+            "/openapi.json": _document_at("This document", "OpenAPI 3.1"),
+            "/schema.json": _document_at("The types of all answers", "JSON Schema 2020-12"),
         },
-        "components": {"schemas": schemas()},
+        "components": {"schemas": schemas(_REF)},
     }
-
-
-def schemas() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of every type in an answer, by its name."""
-    _, found = msgspec.json.schema_components(_ANSWERS, ref_template=_REF)
-    described: dict[str, Any] = {}
-    types = {type_.__name__: type_ for type_ in _all_types()}
-    for name, schema in sorted(found.items()):
-        docs = _field_docs(types[name])
-        for field, words in docs.items():
-            schema["properties"][field]["description"] = words
-        # A default is what a reader may assume of an older server; ours writes every field.
-        schema["required"] = list(schema["properties"])
-        for field in schema["properties"].values():
-            field.pop("default", None)
-        described[name] = schema
-    return described
-
-
-def _all_types() -> list[type]:
-    """Return every struct in the answers, each once."""
-    todo: list[msgspec.inspect.Type] = list(msgspec.inspect.multi_type_info(_ANSWERS))
-    found: dict[type, None] = {}
-    while todo:
-        info = todo.pop()
-        if isinstance(info, msgspec.inspect.StructType):
-            if info.cls not in found:
-                found[info.cls] = None
-                todo += [field.type for field in info.fields]
-        elif isinstance(info, msgspec.inspect.UnionType):
-            todo += info.types
-        elif isinstance(info, msgspec.inspect.ListType):
-            todo.append(info.item_type)
-        elif isinstance(info, msgspec.inspect.DictType):
-            todo.append(info.value_type)
-    return list(found)
-
-
-def _field_docs(type_: type) -> dict[str, str]:
-    """Return the docstring that stands below each field in the source."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(type_))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    docs: dict[str, str] = {}
-    for field, below in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-            and isinstance(below.value.value, str)
-        ):
-            docs[field.target.id] = " ".join(below.value.value.split())
-    return docs
 
 
 def _get(summary: str, schema: str, *, live: bool = False, named: str = "") -> dict[str, Any]:
@@ -174,3 +84,13 @@ def _get(summary: str, schema: str, *, live: bool = False, named: str = "") -> d
 def _json(description: str, schema: str) -> dict[str, Any]:
     ref = {"$ref": _REF.format(name=schema)}
     return {"description": description, "content": {"application/json": {"schema": ref}}}
+
+
+def _document_at(summary: str, description: str) -> dict[str, Any]:
+    schema = {"application/json": {"schema": {"type": "object"}}}
+    return {
+        "get": {
+            "summary": summary,
+            "responses": {"200": {"description": description, "content": schema}},
+        }
+    }

@@ -18,10 +18,11 @@ from gpumon.web.templates import Templates
 MOST_COMPARED = 5000
 """So many names are compared with one that was mistyped."""
 
-_ERRORS = {
-    404: "There is nothing at this address.",
-    405: "This address can only be read: use GET or HEAD.",
-}
+_NOTHING = "There is nothing at this address."
+_ONLY_READ = "This address can only be read: use GET or HEAD."
+_TO_HELP = "/help lists what can be asked."
+_TO_HOSTS = "/status.txt and /status.json list all hosts."
+"""For readers without links."""
 
 
 class Refusals:
@@ -37,13 +38,19 @@ class Refusals:
         folded = {known.casefold(): known for known in names[:MOST_COMPARED]}
         found = difflib.get_close_matches(name[:64].casefold(), list(folded), n=4, cutoff=0.5)
         near = [folded[one] for one in found]
-        return self.sentence(404, f"There is no host {clean(name, 80)!r} here.", near=near)
+        return self.sentence(
+            404, f"There is no host {clean(name, 80)!r} here.", near=near, way_on=_TO_HOSTS
+        )
 
     def error(self, error: bottle.HTTPError) -> bottle.HTTPResponse:
         """Answer to what Bottle refuses."""
-        words = _ERRORS.get(error.status_code, "This request could not be answered.")
-        headers = {"Allow": "GET, HEAD"} if error.status_code == 405 else {}
-        return self.sentence(error.status_code, words, headers=headers)
+        if error.status_code == 404:
+            return self.sentence(404, _NOTHING, way_on=_TO_HELP)
+        if error.status_code == 405:
+            methods = _methods(error)
+            words = _ONLY_READ if "GET" in methods else f"This address takes {methods} alone."
+            return self.sentence(405, words, headers={"Allow": methods})
+        return self.sentence(error.status_code, "This request could not be answered.")
 
     def sentence(
         self,
@@ -51,13 +58,17 @@ class Refusals:
         words: str,
         *,
         near: Sequence[str] = (),
+        way_on: str = "",
         headers: dict[str, str] | None = None,
     ) -> bottle.HTTPResponse:
-        """Answer with `words`, and with links to the hosts in `near`."""
+        """Answer with `words`, and with links to the hosts in `near`.
+
+        `way_on` is a sentence for those who get no page with links.
+        """
         path = bottle.request.environ["PATH_INFO"]
         kind = wanted(bottle.request.get_header("Accept", ""))
         if kind == JSON or path.endswith(".json"):
-            body, kind = encode({"error": words, "near": near}), JSON
+            body, kind = encode({"error": f"{words} {way_on}".rstrip(), "near": near}), JSON
         elif kind == HTML:
             body = self._templates.render(
                 "message.tpl",
@@ -68,6 +79,12 @@ class Refusals:
                 near=near,
             )
         else:
-            also = f" Did you mean {', '.join(near)}?" if near else ""
-            body = f"{text.plain(words + also, 400)}\n".encode("ascii")
+            also = f"Did you mean {', '.join(near)}?" if near else way_on
+            body = f"{text.plain(f'{words} {also}'.rstrip(), 400)}\n".encode("ascii")
         return answer(body, kind, status=code, headers={"Vary": "Accept", **(headers or {})})
+
+
+def _methods(error: bottle.HTTPError) -> str:
+    """Return what an address takes, as Bottle has found it: "GET, HEAD"."""
+    named = {part.strip() for part in error.get_header("Allow", "GET").split(",")}
+    return ", ".join(sorted(named | ({"HEAD"} if "GET" in named else set())))

@@ -155,7 +155,8 @@ def test_the_servers_own_certificate_and_its_authority_are_told_once_however_man
     text = metrics(status, PollCounts(), MetricsConfig()).decode()
     name = "gpumon_certificate_expires_timestamp_seconds"
     assert ends_of(own) == Ends(
-        own=status.certificate_ends.client, authority=status.certificate_ends.authority
+        own=status.certificate_ends.client_ends_at,
+        authority=status.certificate_ends.authority_ends_at,
     )
     for part, end in (("client", ends_of(own).own), ("authority", ends_of(own).authority)):
         _, told = text.split(f'\n{name}{{certificate="{part}"}} ')
@@ -173,12 +174,12 @@ def test_a_certificate_that_no_host_needs_is_not_told_of(tmp_path, folder):
 def test_a_new_certificate_of_the_server_counts_after_a_reload(tmp_path, folder):
     old, new = files(folder, "monitor", 3), files(folder, "monitor-2", 300)
     fleet = _fleet(old)
-    assert fleet.status().certificate_ends.client == ends_of(old).own
+    assert fleet.status().certificate_ends.client_ends_at == ends_of(old).own
     clock = Clock()
     fleet._monotonic = clock.monotonic
     clock.seconds += 3600
     fleet.reconfigure(a_config(an_entry("gpu-01", 8043, tls=True), tls=new))
-    assert fleet.status().certificate_ends.client == ends_of(new).own
+    assert fleet.status().certificate_ends.client_ends_at == ends_of(new).own
 
 
 def test_of_a_host_that_went_dark_by_its_certificate_the_day_is_still_told(tmp_path, folder):

@@ -176,7 +176,15 @@ def test_a_request_head_over_the_limit_is_refused():
     with running(site()) as [port]:
         answer = exchange(port, b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"y" * 40_000)
         assert answer.startswith(b"HTTP/1.1 431 ")
+        assert answer.endswith(b"head of the request are larger than 16384 bytes together\n")
         assert get(port).status == 200
+
+
+def test_what_is_no_request_gets_a_sentence_too():
+    with running(site()) as [port]:
+        answer = exchange(port, b"GET / HTTP/1.1\r\nHost: x\r\nX Y: z\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.endswith(b"\r\n\r\nthis is not HTTP/1.1 as it should be\n")
 
 
 def test_a_failing_application_is_logged_once_and_tells_the_client_nothing(caplog):

@@ -197,6 +197,8 @@ def test_https_and_a_login_stand_in_front_of_everything(
     front = ask(proxy, "/", tls=tls, Authorization=login)
     assert front.status == 200
     assert "SIMULATED" in front.text
+    # The page behind speaks HTTP: a link with a scheme in it would be blocked.
+    assert "http://" not in front.text
     wrong = "Basic " + base64.b64encode(b"alice:wrong").decode()
     assert ask(proxy, "/", tls=tls, Authorization=wrong).status == 401
 

@@ -111,7 +111,9 @@ def test_an_unknown_address_gets_a_sentence_and_a_way_back(app):
     assert reply.code == 404
     assert "There is nothing at this address." in reply.text
     assert '<a href="../../">All hosts</a>' in reply.text
-    assert get(app, "/no", accept="*/*").body == b"There is nothing at this address.\n"
+    words = "There is nothing at this address. /help lists what can be asked."
+    assert get(app, "/no", accept="*/*").text == f"{words}\n"
+    assert json.loads(get(app, "/no.json").body)["error"] == words
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])

@@ -97,7 +97,8 @@ def test_style_sheet_and_script_are_small_and_take_nothing_from_elsewhere():
 def test_pages_obey_their_own_policy():
     status, details, _ = simulated(8)
     app = site(status, details.get)
-    for path in ("/", "/host/gpu-01", "/host/gpu-03", "/user/bob", "/host/none"):
+    paths = ["/", "/?view=map", "/help", "/host/gpu-01", "/host/gpu-03", "/user/bob"]
+    for path in (*paths, "/host/none"):
         read = page(app, path) if path != "/host/none" else None
         html = get(app, path).text
         assert re.findall(r"<script[^>]*>[^<]*", html) == re.findall(

@@ -255,7 +255,7 @@ def test_a_certificate_that_ends_soon_is_above_idle_gpus_and_in_one_row_for_all_
 
 
 def test_the_servers_own_certificate_is_told_as_its_own():
-    ends = CertificateEnds(client=NOW - HOUR, authority=None)
+    ends = CertificateEnds(client_ends_at=NOW - HOUR)
     status = structs.replace(cluster([host("gpu-1", [gpu(0)])]), certificate_ends=ends)
     assert [part.what for part in summary(wasted(status))] == ["this server"]
     row = page(site(status), "/").row("warning")

@@ -31,6 +31,9 @@
 % end
 </tbody>
 </table>
+% if name == 'forms':
+<p>For programs: <a href="{{root}}openapi.json">openapi.json</a>, <a href="{{root}}schema.json">schema.json</a></p>
+% end
 </section>
 % end
 <section id="keys">

@@ -8,5 +8,5 @@
 % end
 ?</p>
 % end
-<p><a href="{{root}}">All hosts</a></p>
+<p><a href="{{root}}">All hosts</a> <a href="{{root}}help">Help</a></p>
 </section>

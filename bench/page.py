@@ -27,19 +27,15 @@ from typing import Any
 
 from agent_cost import http_load, machine
 from agent_cost.children import Trouble, cpu_seconds, rss_mib, running
+from agent_cost.invented import Cluster, cluster
 from agent_cost.table import Budget, Table, budget_table
 from msgspec import structs
 
-from gpumon.cluster.record import Moment, Record
-from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus
-from gpumon.cluster.view import build
-from gpumon.config import Config, HostEntry, Limits
+from gpumon.config import Config
 from gpumon.model import HostSnapshot
-from gpumon.simulate import SimulatedHost, host_names
 from gpumon.web.app import make_app
 
-NOW = 1767600123.0
 SIZES = (8, 504, 5_000, 8_000)
 PACKED_KB = {8: 5, 504: 15, 5_000: 30, 8_000: 40}
 """Budget of the front page as it travels."""
@@ -62,7 +58,7 @@ def main(arguments: list[str]) -> int:
     print(machine.heading(command, "What the page costs", "invented hosts"), flush=True)
     sizes, rounds, seconds = (SIZES[:2], 3, 1.0) if quick else (SIZES, 7, 4.0)
     budgets: list[Budget] = []
-    clusters = {size: _cluster(size) for size in sizes}
+    clusters = {size: cluster(gpus=size) for size in sizes}
     print(_rendering(clusters, rounds, budgets).markdown(), flush=True)
     code = 0
     try:
@@ -73,37 +69,6 @@ def main(arguments: list[str]) -> int:
         code = 1
     print(budget_table(budgets).markdown())
     return code
-
-
-Cluster = tuple[ClusterStatus, dict[str, HostSnapshot]]
-
-
-def _cluster(gpus: int) -> Cluster:
-    """Return an invented cluster of at least `gpus` GPUs, as the server has it after some polls."""
-    names = host_names(2 * max(1, gpus // 8))
-    records, details, found = [], {}, 0
-    for number, name in enumerate(names):
-        machine_, record = SimulatedHost(name, number), Record(entry=_entry(name))
-        for at in (NOW - 10, NOW - 5, NOW) if machine_.answers else ():
-            details[name] = machine_.snapshot(at)
-            record = record.answered_with(
-                Reading.of(details[name]),
-                asked=at - 0.1,
-                now=Moment(monotonic=at, wall=at),
-                limits=Limits(),
-                poll_interval=5.0,
-            )
-        records.append(record)
-        found += len(details[name].gpus) if name in details else 0
-        if found >= gpus:
-            break
-    config = Config(hosts=[record.entry for record in records])
-    now = Moment(monotonic=NOW, wall=NOW)
-    return build(records, config=config, now=now, revision="r"), details
-
-
-def _entry(name: str) -> HostEntry:
-    return HostEntry(name=name, source="simulated", address="simulated")
 
 
 def _rendering(clusters: dict[int, Cluster], rounds: int, budgets: list[Budget]) -> Table:

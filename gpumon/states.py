@@ -76,8 +76,9 @@ def is_held(gpu: GpuSummary | MigSummary) -> bool | None:
     Where GPU and host share their memory, the process list alone decides. A GPU in MIG mode is held
     as soon as one of its instances is.
     """
-    if any(not holder.graphics_only for holder in gpu.holders):
-        return True
+    for holder in gpu.holders:
+        if not holder.graphics_only:
+            return True
     if isinstance(gpu, GpuSummary) and gpu.mig_mode:
         held = [is_held(instance) for instance in gpu.mig]
         if any(held):
@@ -122,25 +123,29 @@ def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
 
     For a GPU in MIG mode: those of all its instances too, one Holder per instance and owner.
     """
-    on_gpu = list(gpu.holders)
-    if isinstance(gpu, GpuSummary):
-        on_gpu += [holder for instance in gpu.mig for holder in instance.holders]
+    on_gpu = gpu.holders
+    if isinstance(gpu, GpuSummary) and gpu.mig:
+        on_gpu = [*on_gpu, *(holder for instance in gpu.mig for holder in instance.holders)]
     return [holder for holder in on_gpu if not holder.graphics_only] or on_gpu
 
 
 def fault_of(gpu: GpuSummary) -> str | None:
-    """Return what is broken about the GPU, in words; None when nothing is known to be."""
+    """Return all that is broken about the GPU, in words; None when nothing is known to be."""
     if gpu.lost:
         return gpu.error or "the driver lost this GPU"
+    found = [] if gpu.fault is None else [gpu.fault]
     if gpu.ecc_volatile_uncorrected is not None and gpu.ecc_volatile_uncorrected > 0:
-        return uncorrected_errors(gpu.ecc_volatile_uncorrected)
-    if gpu.fault is not None:
-        return gpu.fault
+        errors = uncorrected_errors(gpu.ecc_volatile_uncorrected)
+        if errors not in (gpu.fault or ""):  # the sampler's list of faults may have it already
+            found.append(errors)
     if gpu.slowdown:
-        return "slowed down by its hardware: " + ", ".join(
-            reason.replace("_", " ") for reason in gpu.slowdown
-        )
-    return None
+        slowed = ", ".join(reason.replace("_", " ") for reason in gpu.slowdown)
+        found.append(f"slowed down by its hardware: {slowed}")
+    return "; ".join(found) or None
+
+
+RESET_WANTED = "reset it (nvidia-smi --gpu-reset) or reboot the host"
+"""What to do about a GPU of which the driver says so itself."""
 
 
 def uncorrected_errors(count: int) -> str:
@@ -183,6 +188,11 @@ def host_state(
     return "fresh"
 
 
+def not_fresh(host: HostState) -> str:
+    """Return why nothing is known of the GPUs of a host in this state, which is not "fresh"."""
+    return "the host has never answered" if host == "never" else f"the host is {host}"
+
+
 def whole_gpu(
     gpu: GpuSummary,
     window: Window,
@@ -197,7 +207,7 @@ def whole_gpu(
     None: it works, so it depends on who is on it.
     """
     if host != "fresh":
-        return Named(state="unknown", reason=host_reason or f"the host is {host}")
+        return Named(state="unknown", reason=host_reason or not_fresh(host))
     fault = fault_of(gpu)
     if fault is not None:
         since, at_least = _run(window.fault_for, window, now)

@@ -84,7 +84,7 @@ class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
     ecc_volatile_uncorrected: int | None = None
     missing_since: float | None = None
     fault: str | None = None
-    """The newest of the faults in the GPU's health that go on."""
+    """The faults in the GPU's health that go on, the newest first, in one line."""
     warnings: list[str] = []
     """The warnings in its health that go on: it works, and wants attention."""
     processes_known: bool = False
@@ -166,6 +166,17 @@ def _going_on(gpu: Gpu, level: HealthLevel) -> Iterator[str]:
     return (event.text for event in gpu.health if event.level == level and event.ended_at is None)
 
 
+MOST_FAULTS = 4
+"""That stand in one line; the host's page shows all."""
+
+
+def _faults(gpu: Gpu) -> str | None:
+    found = list(dict.fromkeys(_going_on(gpu, "fault")))
+    more = len(found) - MOST_FAULTS
+    told = found[:MOST_FAULTS] + ([f"{more} more"] if more > 0 else [])
+    return "; ".join(told) or None
+
+
 def _gpu_summary(gpu: Gpu) -> GpuSummary:
     return GpuSummary(
         index=gpu.index,
@@ -185,7 +196,7 @@ def _gpu_summary(gpu: Gpu) -> GpuSummary:
         slowdown=[reason for reason in gpu.clock_event_reasons or [] if reason in SLOWDOWNS],
         ecc_volatile_uncorrected=gpu.ecc_volatile_uncorrected,
         missing_since=gpu.missing_since,
-        fault=next(_going_on(gpu, "fault"), None),
+        fault=_faults(gpu),
         warnings=list(_going_on(gpu, "warning")),
         processes_known=gpu.processes is not None,
         holders=holders(gpu.processes or []),

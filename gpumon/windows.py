@@ -45,17 +45,16 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
         sample_age = max(0.0, now - self.sampled)
         if runs is None:
             return Window(sample_age=sample_age)
+        end = self.sampled
+        unused, held, free, fault = runs.unused, runs.held, runs.free, runs.fault
         return Window(
-            unused_for=self._length(runs.unused),
-            held_for=self._length(runs.held),
-            free_for=self._length(runs.free),
-            fault_for=self._length(runs.fault),
-            observed_for=self.sampled - runs.observed,
+            unused_for=None if unused is None else max(0.0, end - unused),
+            held_for=None if held is None else max(0.0, end - held),
+            free_for=None if free is None else max(0.0, end - free),
+            fault_for=None if fault is None else max(0.0, end - fault),
+            observed_for=end - runs.observed,
             sample_age=sample_age,
         )
-
-    def _length(self, start: float | None) -> float | None:
-        return None if start is None else max(0.0, self.sampled - start)
 
 
 def gpu_key(gpu: GpuSummary) -> str:

@@ -89,6 +89,8 @@ def test_unknown_is_written_as_null_and_never_left_out(kind: type[msgspec.Struct
     }
     written = msgspec.json.decode(encode(kind(**required)))
     assert list(written) == list(kind.__struct_fields__)
+    unknown = {f.name for f in msgspec.structs.fields(kind) if f.default is None}
+    assert {name for name, value in written.items() if value is None} == unknown
 
 
 def test_no_measurement_is_zero_or_false_unless_somebody_says_so() -> None:

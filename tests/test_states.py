@@ -227,7 +227,17 @@ def test_the_limits_are_the_configured_ones():
             "slowed down by its hardware: hw slowdown, hw thermal slowdown",
         ),
         ({"fault": "XID 62: halted"}, "XID 62: halted"),
-        ({"fault": "XID 62: halted", "slowdown": ["hw_slowdown"]}, "XID 62: halted"),
+        (
+            {"fault": "XID 62: halted", "slowdown": ["hw_slowdown"]},
+            "XID 62: halted; slowed down by its hardware: hw slowdown",
+        ),
+        (
+            {
+                "fault": "bad rows; 2 uncorrected memory errors since the last reset",
+                "ecc_volatile_uncorrected": 2,
+            },
+            "bad rows; 2 uncorrected memory errors since the last reset",
+        ),
         ({"lost": True, "error": "missing", "fault": "XID 79: off the bus"}, "missing"),
     ],
 )

@@ -122,7 +122,7 @@ def health(level: str, text: str, ended_at: float | None = None) -> HealthEvent:
     )
 
 
-def test_the_first_fault_that_goes_on_and_all_warnings_that_do_are_told():
+def test_all_faults_and_warnings_that_go_on_are_told():
     card = Gpu(
         index=0,
         health=[
@@ -134,7 +134,9 @@ def test_the_first_fault_that_goes_on_and_all_warnings_that_do_are_told():
         ],
     )
     short = summarize(HostSnapshot(gpus=[card])).gpus[0]
-    assert (short.fault, short.warnings) == ("halted", ["remap", "many errors"])
+    assert (short.fault, short.warnings) == ("halted; older", ["remap", "many errors"])
+    many = Gpu(index=0, health=[health("fault", f"f{number}") for number in range(9)])
+    assert summarize(HostSnapshot(gpus=[many])).gpus[0].fault == "f0; f1; f2; f3; 5 more"
 
 
 def test_what_is_over_and_what_programs_did_is_neither_fault_nor_warning():

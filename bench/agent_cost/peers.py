@@ -45,6 +45,11 @@ def install(say: Callable[[str], None]) -> tuple[list[Peer], list[str]]:
     return peers, missing
 
 
+def install_one(name: str, package: str, say: Callable[[str], None]) -> Peer:
+    """Install one more where it is not there yet. Raises OSError or SubprocessError."""
+    return _install(name, package, say)
+
+
 def _install(name: str, package: str, say: Callable[[str], None]) -> Peer:
     folder = cache() / name
     python = folder / "bin" / "python"

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 
 from gpumon.agent.answers import Forms, json_age
-from gpumon.agent.latest import Latest
 from gpumon.agent.spliced import Spliced
 from gpumon.collect.clock_events import CLOCK_REASONS
 from gpumon.config import Limits, MetricsConfig
@@ -53,6 +52,9 @@ RESTARTS = Metric(
     "gpumon_sampler_restarts_total", "Samplers that had to be replaced.", kind="counter"
 )
 SAMPLER_ERROR = Metric("gpumon_sampler_error", "Whether something keeps new samples from coming.")
+ERRORS = Metric(
+    "gpumon_sample_errors", "Errors of the whole host in the newest sample, such as no driver."
+)
 LEFT_OUT = Metric("gpumon_gpus_left_out", "GPUs not read since they hung or crashed the driver.")
 DRIVER = Metric("gpumon_driver_info", "Versions of the driver and of its CUDA.")
 GPU_COUNT = Metric("gpumon_host_gpus", "GPUs that the driver counts.")
@@ -150,7 +152,7 @@ class AgentMetrics:
 
     def _made(self, forms: Forms, fresh: bool) -> Spliced:
         out = Exposition()
-        _add_agent(out, forms.latest, fresh)
+        _add_agent(out, forms, fresh)
         snapshot, summary = forms.snapshot(), forms.summary()
         host = label_text(host=snapshot.hostname)
         out.add(
@@ -206,12 +208,14 @@ class AgentMetrics:
             add_users(out, labels, short.holders, kept)
 
 
-def _add_agent(out: Exposition, latest: Latest, fresh: bool) -> None:
+def _add_agent(out: Exposition, forms: Forms, fresh: bool) -> None:
+    latest = forms.latest
     out.add(BUILD, label_text(version=__version__, part="agent"), 1)
     out.add(FRESH, "", fresh)
     out.add(INTERVAL, "", latest.interval)
     out.add(RESTARTS, "", latest.restarts)
     out.add(SAMPLER_ERROR, "", latest.sampler_error is not None)
+    out.add(ERRORS, "", len(forms.snapshot().errors))
     out.add(LEFT_OUT, "", len(latest.skipped))
 
 

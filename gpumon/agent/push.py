@@ -217,6 +217,11 @@ def _status_words(status: int, name: str) -> tuple[str, str]:
             "token_file must stand in its web.push_token_file; a proxy's login in front of it "
             "must let /RPC2 through"
         )
+    if status == 413:
+        return "too large", (
+            "too large: the server takes 1 MiB a push at most (413). Let it ask this host instead, "
+            "without push://"
+        )
     if status in (404, 405):
         return "bad answer", (
             f"bad answer: the server takes no pushes ({status}). Set web.push_token_file there, "

@@ -12,6 +12,7 @@ import msgspec
 
 from gpumon.agent.answers import Answers, Forms, json_age, xml_age
 from gpumon.agent.free import free_gpus
+from gpumon.agent.nvgpu import unknown_gpus
 from gpumon.agent.spliced import Spliced
 from gpumon.http import xmlrpc
 from gpumon.http.xmlrpc import RpcError
@@ -147,9 +148,11 @@ class AgentRpc:
     def gpus(self) -> list[dict[str, Any]]:
         """Return a struct for each GPU of the newest sample, without its processes.
 
-        `processes_known` is false where the list of processes could not be read.
+        `processes_known` is false where the list of processes could not be read. Where nobody
+        knows what GPUs this host has, it is a fault, as in processes() and free(): an empty list
+        means that there is none.
         """
-        forms = self._answers.now()
+        forms = self._readable()
         age = self._age(forms)
         return [{"sample_age_seconds": age, **_gpu(gpu)} for gpu in forms.snapshot().gpus]
 
@@ -158,7 +161,7 @@ class AgentRpc:
 
         A GPU whose list could not be read has none here; see `processes_known` in gpus().
         """
-        forms = self._answers.now()
+        forms = self._readable()
         age = self._age(forms)
         rows = []
         for gpu in forms.snapshot().gpus:
@@ -188,13 +191,21 @@ class AgentRpc:
             raise RpcError(xmlrpc.WRONG_PARAMETERS, "free: min_free_mib must be an int, 0 or more")
         if not isinstance(name, str):
             raise RpcError(xmlrpc.WRONG_PARAMETERS, "free: name must be a string")
-        forms = self._answers.now()
+        forms = self._readable()
         if not forms.latest.is_fresh(self._clock()):
             return []
         found = free_gpus(forms.snapshot(), forms.summary(), min_free_mib, name)
         # One that failed since then is left out of the next sample; nobody should take it before.
         failed = {gpu.index for gpu in forms.latest.skipped}
         return [_builtins(gpu) for gpu in found if gpu.index not in failed][:count]
+
+    def _readable(self) -> Forms:
+        """Return the newest sample; raise RpcError where it does not know what GPUs there are."""
+        forms = self._answers.now()
+        snapshot = forms.snapshot()
+        if not snapshot.gpus and snapshot.gpu_count is None:
+            raise RpcError(xmlrpc.NO_READING, unknown_gpus(snapshot))
+        return forms
 
     def version(self) -> dict[str, Any]:
         """Return the versions of agent, data (schema), driver and CUDA."""
@@ -208,7 +219,10 @@ class AgentRpc:
         }
 
     def health(self) -> dict[str, Any]:
-        """Return how the sampling goes: age, errors, restarts, odd values, GPUs left out."""
+        """Return how the sampling goes: age, errors, restarts, odd values, GPUs left out.
+
+        `ok`: samples come on time; what they could not read is in `errors`.
+        """
         forms = self._answers.now()
         latest, now = forms.latest, self._clock()
         return {
@@ -218,6 +232,8 @@ class AgentRpc:
             "sample_interval_seconds": latest.interval,
             "sampler_error": latest.sampler_error,
             "last_error": latest.last_error,
+            "errors": forms.snapshot().errors,
+            "gpu_count": forms.snapshot().gpu_count,
             "restarts": latest.restarts,
             "out_of_range": latest.out_of_range,
             "skipped": [

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gpumon.cluster.kept import Kept
 from gpumon.cluster.metrics import PollCounts
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import Loop, Relayed, relayed_name, without_loops
@@ -24,7 +25,7 @@ from gpumon.summary import HostSummary
 log = logging.getLogger(__name__)
 
 _LOOP = "is this very server. Remove its entry from hosts"
-_LEFT_OUT = "they came through this server, or over too many servers"
+_LEFT_OUT = "came through this server, or over too many servers"
 _NO_HOSTS = "its server lists no hosts, or only such as came through this one"
 
 START_TICK_SECONDS = 0.2
@@ -61,6 +62,7 @@ class Fleet:
         self._polls_failed = dict.fromkeys(SourceError.KINDS, 0)
         self._building = threading.Lock()
         self._status: ClusterStatus | None = None
+        self._kept = Kept()
         self._built = 0.0
         # Revisions of another life of this server must not look like one of this.
         self._life = secrets.token_hex(4)
@@ -167,7 +169,7 @@ class Fleet:
         else:
             status, left_out = without_loops(told.status, self.instance)
             if left_out != self._left_out.get(host, 0):
-                log.warning("%s: %d of its hosts are left out: %s", host, left_out, _LEFT_OUT)
+                log.warning("%s: left out of its hosts: %d, which %s", host, left_out, _LEFT_OUT)
             self._left_out[host] = left_out
         return Reading(
             summary=HostSummary(sampler_error=None if status.hosts else _NO_HOSTS),
@@ -231,6 +233,7 @@ class Fleet:
             now=now,
             revision=f"{self._life}-{self._count}",
             instance=self.instance,
+            kept=self._kept,
         )
         # Only now: a picture that could not be made must not pass for one that is young.
         self._built = now.monotonic

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from gpumon.cluster.shares import holding
 from gpumon.cluster.status import ClusterStatus, Counts, GpuStatus, HostStatus
-from gpumon.cluster.totals import holding
 from gpumon.config import HostEntry, MetricsConfig
 from gpumon.http.sockets import join_address
 from gpumon.metrics.exposition import Exposition, Metric, label_text, mib, share, with_labels

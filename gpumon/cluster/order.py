@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
+from gpumon.cluster.shares import holding, parts
 from gpumon.cluster.status import ClusterStatus, HostStatus
-from gpumon.cluster.totals import holding, parts
 from gpumon.states import HOST_STATES
 from gpumon.units import natural_key
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -15,14 +17,40 @@ SLOWING = 5.0
 JITTER = 0.2
 """Share by which a long wait is shortened at random, so that a rack that died together does not
 come up for its polls together."""
+GOLDEN = 0.618
 SLOT_SECONDS = 0.1
 """Polls begin in slots of this length: a few together cost the loop half of as many one by one."""
 
 
-def phase(number: int, count: int, interval: float) -> float:
-    """Return the place in the round of host `number` of `count`: evenly spread, in whole slots."""
-    even = interval * number / count
-    return math.floor(even / SLOT_SECONDS) * SLOT_SECONDS
+def places(
+    hosts: Collection[str], interval: float, kept: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the place of every host in the round (`Pace.phase`): evenly spread, in whole slots.
+
+    Those of `kept` keep theirs, and the others come where the fewest are.
+    """
+    count = len(hosts)
+    if not kept:
+        return {
+            host: math.floor(interval * number / count / SLOT_SECONDS) * SLOT_SECONDS
+            for number, host in enumerate(hosts)
+        }
+    slots = max(1, math.ceil(interval / SLOT_SECONDS))
+    taken = [0] * slots
+    for place in kept.values():
+        taken[round(place / SLOT_SECONDS) % slots] += 1
+    # Of slots that are equally empty, neighbours are not taken one after the other.
+    empty = [(many, slot * GOLDEN % 1.0, slot) for slot, many in enumerate(taken)]
+    heapq.heapify(empty)
+    found = {}
+    for host in hosts:
+        if host in kept:
+            found[host] = kept[host]
+        else:
+            many, turn, slot = empty[0]
+            heapq.heapreplace(empty, (many + 1, turn, slot))
+            found[host] = slot * SLOT_SECONDS
+    return found
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +58,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     start: float
     phase: float
-    """Seconds, 0 <= phase < interval: the hosts' phases are spread evenly over the interval."""
+    """Seconds, 0 <= phase < interval (see `places`)."""
     interval: float
 
     def next_poll(self, asked: float, now: float, failing_for: float | None, luck: float) -> float:

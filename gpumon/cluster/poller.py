@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.pace import Pace, phase
+from gpumon.cluster.pace import Pace, places
 from gpumon.cluster.sources.base import Reading, Source
 from gpumon.cluster.sources.build import open_sources
 from gpumon.config import Config
@@ -92,12 +92,13 @@ class Poller:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def update(self, config: Config, sources: Mapping[str, Source]) -> None:
+    def update(self, config: Config, sources: Mapping[str, Source], *, again: bool = False) -> None:
         """Poll the hosts of another configuration from now on; call it in the poller's loop.
 
-        First tell the fleet (`Fleet.update`). A host whose source is the same object as before goes
-        on as if nothing had been; one with another source is asked anew. Sources that are not among
-        the new ones are closed as soon as their poll has ended.
+        First tell the fleet (`Fleet.reconfigure`). A host whose source is the same object as before
+        goes on as if nothing had been; one with another source is asked anew. Sources that are not
+        among the new ones are closed as soon as their poll has ended. `again`: those that failed
+        the last time are asked at once.
         """
         self._interval, self._timeout = config.poll_interval, config.rpc_timeout
         for name, source in self._sources.items():
@@ -106,20 +107,26 @@ class Poller:
         self._sources = dict(sources)
         if self._broken is not None:  # else run() begins with them
             self._begin()
+            for host in self._hosts.values():
+                if again and host.failing:
+                    host.wake()
 
     def _begin(self) -> None:
-        """Start the loops that are missing; give every host its place in the round."""
-        count = len(self._sources)
-        for number, (name, source) in enumerate(self._sources.items()):
-            pace = Pace(
-                start=self._start,
-                phase=phase(number, count, self._interval),
-                interval=self._interval,
-            )
+        """Start the loops that are missing; give every host its place in the round.
+
+        Hosts that are polled at this interval already keep theirs.
+        """
+        kept = {
+            name: host.pace.phase
+            for name, host in self._hosts.items()
+            if host.pace.interval == self._interval
+        }
+        for name, place in places(self._sources, self._interval, kept).items():
+            pace = Pace(start=self._start, phase=place, interval=self._interval)
             if name in self._hosts:
                 self._hosts[name].repace(pace)
             else:
-                self._hosts[name] = _Host(name, source, pace)
+                self._hosts[name] = _Host(name, self._sources[name], pace)
                 self._loops[name] = asyncio.create_task(self._watch(self._hosts[name]))
                 self._loops[name].add_done_callback(self._loop_ended)
 
@@ -150,15 +157,27 @@ class Poller:
         silent_since: float | None = time.monotonic()
         while True:
             asked, answered = await self._poll(host)
-            now, host.failing = time.monotonic(), not answered
+            ended, host.failing = time.monotonic(), not answered
             if answered:
                 silent_since = None
             elif silent_since is None:
                 silent_since = asked
-            failing_for = None if silent_since is None else now - silent_since
-            next_poll = host.pace.next_poll(asked, now, failing_for, random.random())  # noqa: S311
+            failing_for = None if silent_since is None else ended - silent_since
+            await self._rest(host, asked, ended, failing_for)
+
+    async def _rest(
+        self, host: _Host, asked: float, ended: float, failing_for: float | None
+    ) -> None:
+        """Wait until the host's next poll is due, which another pace moves."""
+        luck = random.random()  # noqa: S311
+        due = False
+        while not due:
+            now = time.monotonic()
+            next_poll = host.pace.next_poll(asked, ended, failing_for, luck)
+            if next_poll < now:  # by a shorter interval: not all of them at once
+                next_poll = host.pace.next_poll(asked, now, failing_for, luck)
             self._fleet.planned(host.name, next_poll)
-            await host.rest(next_poll - now)
+            due = await host.rest(next_poll - now)
 
     async def _poll(self, host: _Host) -> tuple[float, bool]:
         """Poll one host once and tell the fleet. Return when it was asked and whether it answered.
@@ -201,25 +220,33 @@ class _Host:
         self.pace = pace
         self.failing = False
         """Whether the last poll brought nothing."""
-        self._waker: asyncio.Future[None] | None = None
+        self._waker: asyncio.Future[bool] | None = None
+        """While it rests: set to whether it is to be asked now, else its pace is another one."""
         self._running: asyncio.Task[Reading] | None = None
         self._noted: str | None = None
         self._fault_noted: str | None = None
 
     def repace(self, pace: Pace) -> None:
-        """Ask it at another pace from now on, not only after its next poll."""
-        shorter = pace.interval < self.pace.interval
-        self.pace = pace
-        if shorter and self._waker is not None and not self._waker.done():
-            self._waker.set_result(None)
+        """Ask it at this pace from now on, not only after its next poll."""
+        if pace != self.pace:
+            self.pace = pace
+            self._end_rest(False)
 
-    async def rest(self, seconds: float) -> None:
-        """Wait until its next poll, which a shorter interval brings forward."""
+    def wake(self) -> None:
+        """Ask it now, if it rests."""
+        self._end_rest(True)
+
+    def _end_rest(self, due: bool) -> None:
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(due)
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait so long; return whether to ask now. False: the pace is another one meanwhile."""
         loop = asyncio.get_running_loop()
         self._waker = loop.create_future()
-        timer = loop.call_later(seconds, _wake, self._waker)
+        timer = loop.call_later(seconds, self._end_rest, True)
         try:
-            await self._waker
+            return await self._waker
         finally:
             timer.cancel()
 
@@ -270,8 +297,3 @@ class _Host:
         return (
             f"failed: {words}. This is a fault of gpumon's: please report it with the server's log"
         )
-
-
-def _wake(waker: asyncio.Future[None]) -> None:
-    if not waker.done():
-        waker.set_result(None)

@@ -13,15 +13,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from gpumon.cluster.shares import holding, parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import (
-    cluster_totals,
-    counted_gpus,
-    holding,
-    model_totals,
-    parts,
-    user_totals,
-)
+from gpumon.cluster.totals import cluster_totals, model_totals, shares_of, user_totals
 from gpumon.states import GPU_STATES, HOST_STATES
 from gpumon.text import clean
 
@@ -34,6 +28,7 @@ _PartRule = Callable[[HostStatus, GpuStatus, Part], bool]
 _HostRule = Callable[[HostStatus], bool]
 
 _TOGETHER = re.compile(r"([1-9][0-9]{0,2})x")
+_SLICE = re.compile(r"^mig$|[0-9]g\.[0-9]")
 _MEMORY = re.compile(r"(>=|<=)([0-9]{1,5}(?:\.[0-9]{1,2})?)g?b?")
 
 
@@ -81,12 +76,12 @@ def select(status: ClusterStatus, query: Query) -> ClusterStatus:
     if not query.words:
         return structs.replace(status, query_remarks=remarks) if remarks else status
     hosts = [host for host in status.hosts if rules.fit(host)] if rules.any else status.hosts
-    counted = counted_gpus(hosts)
+    shares = shares_of(hosts)
     return structs.replace(
         status,
-        totals=cluster_totals(hosts, counted),
-        models=model_totals(counted),
-        users=user_totals(counted),
+        totals=cluster_totals(hosts, shares),
+        models=model_totals(shares),
+        users=user_totals(shares),
         hosts=hosts,
         query=query.text,
         query_remarks=remarks,
@@ -100,6 +95,8 @@ class _Rules:
         self._parts: list[_PartRule] = []
         self._hosts: list[_HostRule] = []
         self._together = 0
+        self._slices = False
+        """Whether MIG instances are asked for; else "4x" counts cards, and no slice of one."""
 
     @property
     def any(self) -> bool:
@@ -125,6 +122,7 @@ class _Rules:
         elif ":" in low and (label := _label(low, hosts)) is not None:
             self._hosts.append(label)
         else:
+            self._slices = self._slices or _SLICE.search(low) is not None
             rule = _named(word)
             if not any(rule(*place) for host in hosts for place in _places(host)):
                 return False
@@ -142,7 +140,9 @@ class _Rules:
             if part is not None and all(rule(host, gpu, part) for rule in self._parts)
         ]
         if self._together:
-            return sum(part.state == "free" for part in fitting) >= self._together
+            counted = MigStatus if self._slices else GpuStatus
+            free = [p for p in fitting if p.state == "free" and isinstance(p, counted)]
+            return len(free) >= self._together
         # A host that shows no GPU is still found by its name.
         return bool(fitting) or (
             not host.gpus and all(rule(host, NO_GPU, NO_GPU) for rule in self._parts)

@@ -11,6 +11,9 @@ from gpumon.config import HostEntry, Limits
 from gpumon.states import believed_interval
 from gpumon.windows import Watch, advance
 
+REFUSAL_SECONDS = 180.0
+"""So long a push that was refused is told on its host's row; an agent tries again every minute."""
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why the last poll brought nothing."""
@@ -47,6 +50,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last good answer: why there is no newer sample."""
     failure: Failure | None = None
     """Of the last poll; None when it was answered."""
+    refused: Failure | None = None
+    """Of a host that pushes: the last push under its name that was not taken, by whomever."""
     watch: Watch | None = None
     missing: tuple[Missing, ...] = ()
     seen_at: float | None = None
@@ -115,7 +120,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def failed_with(self, kind: str, message: str, *, asked: float, now: Moment) -> Record:
         """Return the record after a poll that brought nothing; the last good values stay."""
         failure = Failure(kind=kind, message=message, at=now.wall)
-        return msgspec.structs.replace(self, asked=asked, failure=failure)
+        pushed = self.entry.source == "pushed" and kind != "silent"
+        return msgspec.structs.replace(
+            self, asked=asked, failure=failure, refused=failure if pushed else self.refused
+        )
+
+    def refused_lately(self, now: Moment) -> Failure | None:
+        """Return the push that was not taken, while it is worth a word beside good ones."""
+        refused = self.refused
+        if refused is None or not 0 <= now.wall - refused.at <= REFUSAL_SECONDS:
+            return None
+        return refused
 
     def age(self, now: float) -> float | None:
         """Return how old the values are; None: there are none."""

@@ -13,7 +13,7 @@ import msgspec
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus
 from gpumon.config import Config, HostEntry
 from gpumon.model import HostSnapshot
-from gpumon.states import DOWN_AFTER_SECONDS, GpuState, HostState
+from gpumon.states import DOWN_AFTER_SECONDS, GpuState, HostState, not_fresh
 from gpumon.units import duration
 
 MOST_HOPS = 4
@@ -94,8 +94,11 @@ def relayed_hosts(
     late = waited > 2 * max(config.poll_interval, relay.tick) + config.rpc_timeout
     silence = None
     if late:
-        why = failure or f"it has told nothing new for {duration(waited)}"
-        silence = f"its server {entry.name} does not answer: {why}"
+        silence = f"its server {entry.name} " + (
+            f"answers, but has told nothing new for {duration(waited)}"
+            if failure is None
+            else f"does not answer: {failure}"
+        )
     return [
         _host(relay, told, entry, silence=silence, waited=waited, next_poll=next_poll_seconds)
         for told in relay.status.hosts
@@ -144,7 +147,7 @@ def _without_word(told: HostState, waited: float) -> HostState:
 
 def _gpu(gpu: GpuStatus, host: HostState, reason: str | None, *, drained: bool) -> GpuStatus:
     if host != "fresh":
-        why = reason or f"the host is {host}"
+        why = reason or not_fresh(host)
         return _in_state(gpu, "unknown", gpu.reason if gpu.state == "unknown" else why)
     if drained and gpu.state in ("free", "busy", "idle"):
         return _in_state(gpu, "drained", None)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from gpumon.cluster.shares import OfUser, Share, States, share_of
 from gpumon.cluster.status import (
     Block,
     Counts,
     GpuStatus,
     HostStatus,
-    MigStatus,
     ModelTotals,
     Place,
     Totals,
     UserTotals,
 )
-from gpumon.states import GpuState
-from gpumon.summary import Holder
 from gpumon.units import natural_key
 
 
@@ -29,13 +27,32 @@ class CountedGpu(NamedTuple):
     gpu: GpuStatus
 
 
-def counted_gpus(hosts: list[HostStatus]) -> list[CountedGpu]:
+def counted_gpus(hosts: Sequence[HostStatus]) -> list[CountedGpu]:
     """Return every GPU once, in the order of the hosts.
 
     A GPU that two hosts list (one machine under two names) counts under the first that is fresh,
     else under the first; where one of the fresh ones is drained, under that: nobody may have it.
     One that tells no UUID counts where the others of its host do.
     """
+    return [CountedGpu(host, gpu) for host, gpus in _counted(hosts) for gpu in gpus]
+
+
+def shares_of(
+    hosts: Sequence[HostStatus],
+    make: Callable[[HostStatus, Sequence[GpuStatus]], Share] = share_of,
+) -> list[Share]:
+    """Return what each host adds to the sums; `make` may know some of it already."""
+    return [make(host, gpus) for host, gpus in _counted(hosts)]
+
+
+def _counted(hosts: Sequence[HostStatus]) -> list[tuple[HostStatus, list[GpuStatus]]]:
+    """Return the hosts with those of their GPUs that are counted there: most often their own list.
+
+    This says what `counted_gpus` does.
+    """
+    named = [gpu.uuid for host in hosts for gpu in host.gpus if gpu.uuid is not None]
+    if len(set(named)) == len(named):  # that was a tenth of the work
+        return [(host, host.gpus) for host in hosts]
     freshest: dict[str, HostStatus] = {}
     rank: dict[str, int] = {}
     for host in hosts:
@@ -44,23 +61,23 @@ def counted_gpus(hosts: list[HostStatus]) -> list[CountedGpu]:
                 here = (host.state == "fresh") + (gpu.state == "drained")
                 if here > rank.get(gpu.uuid, -1):
                     rank[gpu.uuid], freshest[gpu.uuid] = here, host
-    found = []
-    for host in hosts:
-        named = [gpu for gpu in host.gpus if gpu.uuid is not None]
-        twin = bool(named) and all(freshest[gpu.uuid or ""] is not host for gpu in named)
-        found += [
-            CountedGpu(host, gpu)
-            for gpu in host.gpus
-            if (not twin if gpu.uuid is None else freshest[gpu.uuid] is host)
-        ]
-    return found
+    return [(host, _of_host(host, freshest)) for host in hosts]
 
 
-def cluster_totals(hosts: list[HostStatus], counted: list[CountedGpu]) -> Totals:
+def _of_host(host: HostStatus, freshest: dict[str, HostStatus]) -> list[GpuStatus]:
+    uuids = [gpu.uuid for gpu in host.gpus if gpu.uuid is not None]
+    twin = bool(uuids) and all(freshest[uuid] is not host for uuid in uuids)
+    found = [
+        gpu for gpu in host.gpus if (not twin if gpu.uuid is None else freshest[gpu.uuid] is host)
+    ]
+    return host.gpus if len(found) == len(host.gpus) else found
+
+
+def cluster_totals(hosts: Sequence[HostStatus], shares: Iterable[Share]) -> Totals:
     """Return the sums of the whole cluster."""
     by_state = Counter(host.state for host in hosts)
     return Totals(
-        gpus=_counts(gpu.state for _, gpu in counted),
+        gpus=_counts(share.states for share in shares),
         hosts=len(hosts),
         hosts_fresh=by_state["fresh"],
         hosts_stale=by_state["stale"],
@@ -69,69 +86,47 @@ def cluster_totals(hosts: list[HostStatus], counted: list[CountedGpu]) -> Totals
     )
 
 
-def _counts(states: Iterable[GpuState]) -> Counts:
+def _counts(parts: Iterable[States]) -> Counts:
     counts = Counts()
-    for state, count in Counter(states).items():
-        setattr(counts, state, count)
-        counts.total += count
+    for part in parts:
+        for state, count in part.items():
+            setattr(counts, state, getattr(counts, state) + count)
+            counts.total += count
     return counts
 
 
-def model_totals(counted: list[CountedGpu]) -> list[ModelTotals]:
-    """Return the sums per model, in natural order; GPUs in MIG mode count by their instances."""
-    models: dict[str, _Model] = {}
-    for host, gpu in counted:
-        if gpu.mig:
-            for part in gpu.mig:
-                model = f"{gpu.model} MIG {part.name or 'instance'}"
-                models.setdefault(model, _Model()).add(host.name, part)
-        else:
-            models.setdefault(gpu.model, _Model()).add(host.name, gpu)
-    return [models[model].totals(model) for model in sorted(models, key=natural_key)]
+def model_totals(shares: Iterable[Share]) -> list[ModelTotals]:
+    """Return the sums per model, in natural order."""
+    models: dict[str, list[Share]] = {}
+    for share in shares:
+        for model in share.models:
+            models.setdefault(model, []).append(share)
+    return [_model(model, models[model]) for model in sorted(models, key=natural_key)]
 
 
-class _Model:
-    """What is added up for one model."""
-
-    def __init__(self) -> None:
-        self.states: list[GpuState] = []
-        self.free: Counter[str] = Counter()
-        self.memory_total_mib: int | None = None
-
-    def add(self, host: str, gpu: GpuStatus | MigStatus) -> None:
-        self.states.append(gpu.state)
-        if gpu.state == "free":
-            self.free[host] += 1
-        if self.memory_total_mib is None:
-            self.memory_total_mib = gpu.memory_total_mib
-
-    def totals(self, model: str) -> ModelTotals:
-        return ModelTotals(
-            model=model,
-            memory_total_mib=self.memory_total_mib,
-            counts=_counts(self.states),
-            blocks=[
-                Block(host=host, free=free)
-                for host, free in sorted(
-                    self.free.items(), key=lambda item: (-item[1], natural_key(item[0]))
-                )
-            ],
-        )
+def _model(model: str, shares: list[Share]) -> ModelTotals:
+    sizes = (share.models[model].memory_total_mib for share in shares)
+    free = [(share.host, share.models[model].states.get("free", 0)) for share in shares]
+    return ModelTotals(
+        model=model,
+        memory_total_mib=next((size for size in sizes if size is not None), None),
+        counts=_counts(share.models[model].states for share in shares),
+        blocks=[
+            Block(host=host, free=count)
+            for host, count in sorted(free, key=lambda item: (-item[1], natural_key(item[0])))
+            if count
+        ],
+    )
 
 
-def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
+def user_totals(shares: Iterable[Share]) -> list[UserTotals]:
     """Return what each user holds on fresh hosts, most GPUs first, then most memory."""
-    users: dict[str | None, _User] = {}
-    for host, gpu in counted:
-        if host.state == "fresh":
-            parts: Sequence[GpuStatus | MigStatus] = gpu.mig or (gpu,)
-            for part in parts:
-                for holder in holding(part):
-                    user = users.get(holder.user)
-                    if user is None:
-                        user = users[holder.user] = _User()
-                    user.add(host.name, gpu, holder)
-    found = [user.totals(name) for name, user in users.items()]
+    users: dict[str | None, list[OfUser]] = {}
+    for share in shares:
+        if share.fresh:
+            for user, held in share.users.items():
+                users.setdefault(user, []).append(held)
+    found = [_user(user, held) for user, held in users.items()]
     found.sort(
         key=lambda user: (
             -user.gpus,
@@ -143,57 +138,15 @@ def user_totals(counted: list[CountedGpu]) -> list[UserTotals]:
     return found
 
 
-def parts(gpu: GpuStatus) -> Sequence[GpuStatus | MigStatus]:
-    """Return what can be held one by one: the MIG instances of a GPU, else the GPU itself."""
-    return gpu.mig or [gpu]
-
-
-def holding(gpu: GpuStatus | MigStatus) -> list[Holder]:
-    """Return who holds a GPU: a display server only where it takes more than its due.
-
-    A GPU held by memory alone is held by somebody unknown.
-    """
-    owners = [holder for holder in gpu.holders if not holder.graphics_only]
-    if owners or gpu.state not in ("busy", "idle"):
-        return owners
-    return gpu.holders or [Holder(gpu_memory_used_mib=gpu.memory_used_mib)]
-
-
-class _User:
-    """What is added up for one user."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, dict[int, bool]] = {}
-        """Host -> index of a GPU -> whether it is idle."""
-        self.pids: dict[str, list[int]] = {}
-        """Host -> its processes of this user, once per GPU."""
-        self.memory: int | None = None
-        self.since: float | None = None
-        self._host: str | None = None
-        """Where the last GPU was: they come host by host."""
-        self._gpus: dict[int, bool] = {}
-        self._pids: list[int] = []
-
-    def add(self, host: str, gpu: GpuStatus, holder: Holder) -> None:
-        if host != self._host:
-            self._host = host
-            self._gpus = self.places.setdefault(host, {})
-            self._pids = self.pids.setdefault(host, [])
-        self._gpus[gpu.index] = gpu.state == "idle"
-        self._pids += holder.pids
-        memory, start = holder.gpu_memory_used_mib, holder.started_at
-        if memory is not None:
-            self.memory = memory if self.memory is None else self.memory + memory
-        if start is not None and (self.since is None or start < self.since):
-            self.since = start
-
-    def totals(self, user: str | None) -> UserTotals:
-        return UserTotals(
-            user=user,
-            gpus=sum(len(gpus) for gpus in self.places.values()),
-            idle_gpus=sum(sum(gpus.values()) for gpus in self.places.values()),
-            processes=sum(len(set(pids)) for pids in self.pids.values()) or None,
-            gpu_memory_used_mib=self.memory,
-            since=self.since,
-            places=[Place(host=host, gpus=sorted(gpus)) for host, gpus in self.places.items()],
-        )
+def _user(user: str | None, held: list[OfUser]) -> UserTotals:
+    memory = [one.memory_used_mib for one in held if one.memory_used_mib is not None]
+    places: list[Place] = [one.place for one in held]
+    return UserTotals(
+        user=user,
+        gpus=sum(len(place.gpus) for place in places),
+        idle_gpus=sum(one.idle for one in held),
+        processes=sum(one.processes for one in held) or None,
+        gpu_memory_used_mib=sum(memory) if memory else None,
+        since=min((one.since for one in held if one.since is not None), default=None),
+        places=places,
+    )

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpumon.cluster.kept import Kept
 from gpumon.cluster.listings import Listings
 from gpumon.cluster.missing import Missing, without_a_row
 from gpumon.cluster.models import short_model
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.relayed import relayed_hosts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
+from gpumon.cluster.totals import cluster_totals, model_totals, shares_of, user_totals
 from gpumon.config import Config
 from gpumon.states import (
     DOWN_AFTER_SECONDS,
@@ -33,35 +34,46 @@ SKEW_SECONDS = 30.0
 
 
 def build(
-    records: Iterable[Record], *, config: Config, now: Moment, revision: str, instance: str = ""
+    records: Iterable[Record],
+    *,
+    config: Config,
+    now: Moment,
+    revision: str,
+    instance: str = "",
+    kept: Kept | None = None,
 ) -> ClusterStatus:
     """Return what all faces show, hosts in the order of the configuration.
 
-    `instance` names this run of the server, for others that show its hosts.
+    `instance` names this run of the server, for others that show its hosts; `kept` holds what is
+    left of the picture before, and then of this one. Without it everything is made from nothing.
     """
     records = list(records)
     listings = Listings(records)
-    hosts = [host for record in records for host in _hosts(record, config, now, listings)]
-    counted = counted_gpus(hosts)
+    kept = Kept() if kept is None else kept
+    kept.turn()
+    hosts = [host for record in records for host in _hosts(record, config, now, listings, kept)]
+    shares = shares_of(hosts, kept.share)
     return ClusterStatus(
         simulated=any(host.simulated for host in hosts),
         title=config.web.title,
         revision=revision,
         time=now.wall,
         poll_interval_seconds=config.poll_interval,
-        totals=cluster_totals(hosts, counted),
-        models=model_totals(counted),
-        users=user_totals(counted),
+        totals=cluster_totals(hosts, shares),
+        models=model_totals(shares),
+        users=user_totals(shares),
         hosts=hosts,
         instance=instance,
     )
 
 
-def _hosts(record: Record, config: Config, now: Moment, listings: Listings) -> Iterable[HostStatus]:
+def _hosts(
+    record: Record, config: Config, now: Moment, listings: Listings, kept: Kept
+) -> Iterable[HostStatus]:
     """Return the host of a record, or all those of the other gpumon server that it is."""
     relay = record.relay
     if relay is None or not relay.status.hosts:
-        return [_HostView(record, config, now, listings).status()]
+        return [_HostView(record, config, now, listings, kept).status()]
     next_poll = record.next_poll
     return relayed_hosts(
         relay,
@@ -76,7 +88,10 @@ def _hosts(record: Record, config: Config, now: Moment, listings: Listings) -> I
 class _HostView:
     """One host while its row is made."""
 
-    def __init__(self, record: Record, config: Config, now: Moment, listings: Listings) -> None:
+    def __init__(
+        self, record: Record, config: Config, now: Moment, listings: Listings, kept: Kept
+    ) -> None:
+        self.kept = kept
         self.record = record
         self.config = config
         self.now = now
@@ -84,8 +99,8 @@ class _HostView:
         # A host without a reading is one that said nothing: every field of it is unknown.
         self.summary = HostSummary() if record.reading is None else record.reading.summary
         self.errors = self._errors()
-        self.notes = self._notes()
         self.state = self._state()
+        self.notes = self._notes()
         self.kind, self.reason = self._reason()
 
     def status(self) -> HostStatus:
@@ -111,7 +126,7 @@ class _HostView:
             memory_available_mib=summary.memory_available_mib,
             errors=self.errors,
             notes=self.notes,
-            gpus=[self._gpu(gpu) for gpu in summary.gpus if not self._moved(gpu)] + self._missing(),
+            gpus=self._gpus(),
         )
 
     def _state(self) -> HostState:
@@ -148,8 +163,8 @@ class _HostView:
         if record.answered is None:
             return None, "not asked yet"
         age = record.age(self.now.monotonic)
-        old = "no sample yet" if age is None else f"its last sample is {duration(age)} old"
-        return "no sample", record.sampler_error or f"no sample: the agent answers, but has {old}"
+        but = "has no sample yet" if age is None else f"its last sample is {duration(age)} old"
+        return "no sample", record.sampler_error or f"no sample: the agent answers, but {but}"
 
     def _errors(self) -> list[str]:
         told = [] if self.record.sampler_error is None else [self.record.sampler_error]
@@ -166,6 +181,10 @@ class _HostView:
                 f"its clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this "
                 "server's: starts of processes are off by that. Check its time service (chronyd)"
             )
+        refused = self.record.refused_lately(self.now) if self.state == "fresh" else None
+        if refused is not None:
+            ago = duration(max(0.0, self.now.wall - refused.at))
+            notes.append(f"a push under its name was refused {ago} ago: {refused.message}")
         twins, count = self.listings.twins(self.record.entry.name, self.summary)
         if twins:
             named = ", ".join(twins)
@@ -184,6 +203,18 @@ class _HostView:
             return None
         age = record.age(record.answered)
         return None if age is None else self.summary.time - (record.answered_at - age)
+
+    def _gpus(self) -> list[GpuStatus]:
+        record, gpus = self.record, self.summary.gpus
+        if record.missing or any(gpu.missing_since is not None for gpu in gpus):
+            # These depend on what other hosts list.
+            return [self._gpu(gpu) for gpu in gpus if not self._moved(gpu)] + self._missing()
+        return self.kept.rows(
+            record.entry.name,
+            (record.watch, gpus, self.state, self.reason, record.entry.drained, self.config.limits),
+            self.now.wall - self.now.monotonic,
+            lambda: [self._gpu(gpu) for gpu in gpus],
+        )
 
     def _moved(self, gpu: GpuSummary) -> bool:
         """Return whether the agent misses a GPU that is in another host now."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus
-from gpumon.cluster.totals import counted_gpus, user_totals
+from gpumon.cluster.totals import shares_of, user_totals
 from gpumon.config import Config
 from gpumon.model import Gpu, HostSnapshot, Process
 from gpumon.summary import Holder
@@ -64,7 +64,7 @@ def visible(status: ClusterStatus, sight: Sight, key: bytes) -> ClusterStatus:
     if rename is None:
         return status
     hosts = [_host(host, rename) for host in status.hosts]
-    return structs.replace(status, hosts=hosts, users=user_totals(counted_gpus(hosts)))
+    return structs.replace(status, hosts=hosts, users=user_totals(shares_of(hosts)))
 
 
 def visible_detail(detail: HostSnapshot, sight: Sight, key: bytes) -> HostSnapshot:

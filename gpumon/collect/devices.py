@@ -15,6 +15,7 @@ from gpumon.collect.nvml import Unknown
 from gpumon.collect.questions import MINUTE, GpuLost
 from gpumon.errors import CollectError
 from gpumon.model import Gpu
+from gpumon.states import RESET_WANTED
 from gpumon.text import clean
 
 _PHASE_SECONDS = 5.0
@@ -206,10 +207,9 @@ def _with_error(known: Gpu, error: str, lost: bool = False) -> Gpu:
 
 
 def _lost(known: Gpu, answer: Unknown) -> Gpu:
-    cure = "a reset (nvidia-smi --gpu-reset) or a reboot of the host brings it back"
     if answer.code == nvml.RESET_REQUIRED:
-        return _with_error(known, f"{answer.reason}: {cure}", lost=True)
-    words = f"{answer.reason}: it has fallen off the bus; {_KERNEL_LOG}; {cure}"
+        return _with_error(known, f"{answer.reason}: {RESET_WANTED}", lost=True)
+    words = f"{answer.reason}: it has fallen off the bus; {_KERNEL_LOG}"
     return _with_error(known, words, lost=True)
 
 

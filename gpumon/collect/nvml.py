@@ -19,6 +19,12 @@ import pynvml
 from gpumon.errors import CollectError
 from gpumon.text import clean
 
+if not hasattr(pynvml, "nvmlMemory_v2"):
+    raise ImportError(
+        "the module pynvml is not NVIDIA's, or too old: pip install --force-reinstall nvidia-ml-py "
+        f"(it is {pynvml.__file__})"
+    )
+
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6

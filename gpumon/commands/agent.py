@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from gpumon.agent.app import binds, make_app
@@ -17,6 +17,7 @@ from gpumon.config import Config
 from gpumon.config.loader import load
 from gpumon.http.auth import Tokens
 from gpumon.http.server import Site
+from gpumon.http.tls import server_context
 
 WITHOUT_TLS = "tls: a ca without cert and key, so this machine's own agent answers without TLS."
 
@@ -44,7 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         [agent_site(config, supervisor, tokens)],
         supervisor.run(),
         reload_on_hangup(
-            read, config, hot=hot, apply=partial(change, supervisor=supervisor, tokens=tokens)
+            read,
+            config,
+            hot=hot,
+            prepare=partial(prepared, supervisor=supervisor, tokens=tokens),
         ),
         *([] if pusher is None else [pusher.run()]),
         work=liveness.of_agent(supervisor.latest),
@@ -85,9 +89,23 @@ def hot(old: Config, new: Config) -> Collection[str]:
     return [*HOT, "token_file"] if same else HOT
 
 
-async def change(config: Config, *, supervisor: Supervisor, tokens: Tokens | None) -> None:
-    """Go over to another configuration. Raises SetupError, and changes nothing then."""
-    newer = load_tokens(config)
-    if tokens is not None and newer is not None:
-        tokens.take_over(newer)
-    supervisor.replace_command(sampler_command(config.agent))
+def prepared(
+    config: Config, wanted: Config, *, supervisor: Supervisor, tokens: Tokens | None
+) -> Callable[[], None]:
+    """Read what another configuration names; return what goes over to it.
+
+    `config` is the one to go over to, `wanted` the one that would hold after a restart. Raises
+    SetupError where an agent could not start with that, and changes nothing then.
+    """
+    newer = load_tokens(wanted)
+    make_pusher(wanted, supervisor, newer)
+    if wanted.tls is not None and wanted.tls.cert is not None:
+        server_context(wanted.tls)
+
+    def commit() -> None:
+        # With the first token and without the last one, the agent listens elsewhere: that waits.
+        if tokens is not None and newer is not None:
+            tokens.take_over(newer)
+        supervisor.replace_command(sampler_command(config.agent))
+
+    return commit

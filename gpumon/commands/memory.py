@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from gpumon.cluster.seen import keep_seen, load_seen
 from gpumon.config import Config
 
 
-def make_fleet(config: Config) -> tuple[Fleet, list[Coroutine[Any, Any, None]]]:
-    """Return the fleet with what was remembered of it, and the work that goes on remembering."""
+def make_fleet(config: Config) -> tuple[Fleet, list[Callable[[], Coroutine[Any, Any, None]]]]:
+    """Return the fleet with what was remembered of it, and what begins to remember on."""
     path = _state_file(config)
     if path is None:
         return Fleet(config), []
     fleet = Fleet(config, seen=load_seen(path, time.time()))
-    return fleet, [keep_seen(path, fleet)]
+    return fleet, [partial(keep_seen, path, fleet)]
 
 
 def _state_file(config: Config) -> Path | None:

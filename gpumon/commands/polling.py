@@ -1,17 +1,15 @@
-"""The server's polls, which begin anew with another configuration while the fleet stays."""
+"""The server's polls, which go over to another configuration while they run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection
 from typing import Any
-
-from msgspec import structs
 
 from gpumon.agent.supervisor import Supervisor
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.poller import poll_forever
-from gpumon.cluster.sources.build import open_sources
+from gpumon.cluster.poller import Poller, collecting_less_often
+from gpumon.cluster.sources.build import Sources
 from gpumon.commands.agent import make_supervisor
 from gpumon.commands.ways_in import WaysIn, token_files
 from gpumon.config import Config
@@ -31,56 +29,77 @@ HOT = (
 
 
 class Polling:
-    """Polls the hosts of a configuration, and then those of the next one."""
+    """Polls the hosts of a configuration. With the next one, those that stay go on undisturbed."""
 
     def __init__(
         self, fleet: Fleet, config: Config, ways_in: WaysIn, supervisor: Supervisor | None = None
     ) -> None:
         """`supervisor` samples this machine and is run by somebody else.
 
-        Without it, one is made and run here as soon as `self` is among the hosts.
+        Without it, one is made and run here as long as `self` is among the hosts. Raises SetupError
+        where the token file, a certificate or a key can't be used.
         """
         self._fleet = fleet
-        self._config = config
         self._ways_in = ways_in
-        self._supervisor = supervisor
+        self._given = supervisor
+        self._own: Supervisor | None = None
+        self._config = config
         self._changed = asyncio.Event()
+        self._own = self._next_own(config)
+        self._sources = Sources(config, supervisor=supervisor or self._own)
+        self._poller = Poller(fleet, config, self._sources.by_name)
 
     async def run(self) -> None:
         """Poll until cancelled. Raises what the polls raise."""
+        polls = asyncio.create_task(self._poller.run())
         sampling: asyncio.Task[None] | None = None
-        tasks: list[asyncio.Task[Any]] = []
+        sampled: Supervisor | None = None
+        changed: asyncio.Task[Any] | None = None
         try:
-            while True:
-                self._changed.clear()
-                if self._supervisor is None and _wants_self(self._config):
-                    self._supervisor = make_supervisor(self._config)
-                    sampling = asyncio.create_task(self._supervisor.run())
-                tasks = [asyncio.create_task(work) for work in (self._poll(), self._changed.wait())]
-                running = {*tasks, *([sampling] if sampling else [])}
-                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                if not self._changed.is_set():
-                    for task in running:
-                        if task.done():
-                            await task
-                await _end(tasks)
+            with collecting_less_often():
+                while True:
+                    self._changed.clear()
+                    if sampled is not self._own:
+                        await _end(sampling)
+                        sampled = self._own
+                        sampling = None if sampled is None else asyncio.create_task(sampled.run())
+                    changed = asyncio.create_task(self._changed.wait())
+                    running = [task for task in (polls, sampling, changed) if task is not None]
+                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+                    await _end(changed)
         finally:
-            await _end([*tasks, *([sampling] if sampling else [])])
+            await _end(polls, sampling, changed)
+            await self._sources.close()
 
-    def _poll(self) -> Coroutine[Any, Any, None]:
-        return poll_forever(self._fleet, self._config, supervisor=self._supervisor)
+    def prepared(self, config: Config, wanted: Config) -> Callable[[], None]:
+        """Read what another configuration names; return what goes over to it.
 
-    async def change(self, config: Config) -> None:
-        """Go over to another configuration. Raises SetupError, and changes nothing then."""
-        commit = self._ways_in.prepared(config)
-        # The others need no file, and `self` a sampler that runs already or is made then.
-        asked = [entry for entry in config.hosts if entry.source != "self"]
-        async with open_sources(structs.replace(config, hosts=asked)):
-            pass  # its token, certificates, keys and libraries can be used
-        commit()
-        self._config = config
-        self._fleet.reconfigure(config)
-        self._changed.set()
+        `config` is the one to go over to, `wanted` the one that would hold after a restart. Raises
+        SetupError, and changes nothing then.
+        """
+        own = self._next_own(config)
+        use_entrances = self._ways_in.prepared(wanted)
+        use_sources = self._sources.prepared(config, self._given or own)
+
+        def commit() -> None:
+            use_entrances()
+            again = use_sources()
+            self._config, self._own = config, own
+            self._fleet.reconfigure(config)
+            self._poller.update(config, self._sources.by_name, again=again)
+            self._changed.set()
+
+        return commit
+
+    def _next_own(self, config: Config) -> Supervisor | None:
+        """Return what samples this machine; None where nobody asks, or somebody else does it."""
+        if self._given is not None or all(entry.source != "self" for entry in config.hosts):
+            return None
+        if self._own is not None and config.limits == self._config.limits:
+            return self._own
+        return make_supervisor(config)
 
 
 def hot(old: Config, new: Config) -> Collection[str]:
@@ -90,11 +109,8 @@ def hot(old: Config, new: Config) -> Collection[str]:
     return [*HOT, *(key for key in before if key in after)]
 
 
-def _wants_self(config: Config) -> bool:
-    return any(entry.source == "self" for entry in config.hosts)
-
-
-async def _end(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
+async def _end(*tasks: asyncio.Task[Any] | None) -> None:
+    running = [task for task in tasks if task is not None]
+    for task in running:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*running, return_exceptions=True)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import msgspec
@@ -17,7 +17,8 @@ from gpumon.errors import GpumonError
 
 log = logging.getLogger("gpumon")
 
-Apply = Callable[[Config], Awaitable[None]]
+Prepare = Callable[[Config, Config], Callable[[], None]]
+"""Takes the configuration to go over to, and the one that would hold after a restart."""
 
 
 async def reload_on_hangup(
@@ -25,14 +26,14 @@ async def reload_on_hangup(
     config: Config,
     *,
     hot: Callable[[Config, Config], Collection[str]],
-    apply: Apply,
+    prepare: Prepare,
 ) -> None:
     """Take over the configuration that `read` returns at every SIGHUP, until cancelled.
 
     `config` is the one that runs. `hot` names the settings that can change between two of them
-    ("hosts", "web.title"); what else differs is named in the log and stays as it was. `apply` puts
-    a configuration to use; it, as `read`, raises GpumonError where something is wrong, and then
-    everything stays.
+    ("hosts", "web.title"); what else differs is named in the log and stays as it was. `prepare`
+    reads what a configuration names and returns what puts it to use, which can't fail; it, as
+    `read`, raises GpumonError where something is wrong, and then everything stays.
     """
     hangups = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -46,28 +47,30 @@ async def reload_on_hangup(
                 # The terminal was closed: that is an end, as it is for everything started in it.
                 os.kill(os.getpid(), signal.SIGTERM)
                 continue
-            config = await _reloaded(read, config, hot, apply)
+            config = _reloaded(read, config, hot, prepare)
     finally:
         with suppress(ValueError, RuntimeError):
             loop.remove_signal_handler(signal.SIGHUP)
 
 
-async def _reloaded(
+def _reloaded(
     read: Callable[[], Config],
     config: Config,
     hot: Callable[[Config, Config], Collection[str]],
-    apply: Apply,
+    prepare: Prepare,
 ) -> Config:
     """Return the configuration that runs now: the new one, or that of before with the reason."""
     try:
         wanted = read()
         merged, held_back = merge(config, wanted, hot(config, wanted))
-        await apply(merged)
+        use = prepare(merged, wanted)
     except GpumonError as error:
-        for line in str(error).splitlines():
+        *others, last = str(error).splitlines()
+        for line in others:
             log.error("reload: %s", line)
-        log.error("reload: the configuration of before stays in use")
+        log.error("reload: %s. The configuration of before stays in use", last.rstrip("."))
         return config
+    use()
     for name in held_back:
         log.warning("reload: %s has changed, which takes a restart", name)
     log.info("reload: done")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 from gpumon.cluster.sources.pushed import watch_pushed
@@ -44,18 +45,26 @@ def run(arguments: argparse.Namespace) -> int:
     ways_in = WaysIn(config, fleet)
     polls = Polling(fleet, config, ways_in, supervisor)
 
-    async def change(new: Config) -> None:
-        load_tokens(new)  # before anything changes, both sides must be able to
-        await polls.change(new)
-        await agent.change(new, supervisor=supervisor, tokens=tokens)
+    def prepared(new: Config, wanted: Config) -> Callable[[], None]:
+        # Before anything changes, both sides must be able to.
+        sides = [
+            agent.prepared(new, wanted, supervisor=supervisor, tokens=tokens),
+            polls.prepared(new, wanted),
+        ]
+
+        def commit() -> None:
+            for use in sides:
+                use()
+
+        return commit
 
     return run_daemon(
         [agent_site(config, supervisor, tokens), web_site(config, fleet, ways_in)],
         supervisor.run(),
         polls.run(),
         watch_pushed(fleet),
-        reload_on_hangup(read, config, hot=_hot, apply=change),
-        *remembering,
+        reload_on_hangup(read, config, hot=_hot, prepare=prepared),
+        *(remember() for remember in remembering),
         *([] if pusher is None else [pusher.run()]),
         work=liveness.of_agent(supervisor.latest),
     )

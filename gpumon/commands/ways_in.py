@@ -34,14 +34,15 @@ class WaysIn:
     def prepared(self, config: Config) -> Callable[[], None]:
         """Read the token files of another configuration; return what puts them to use.
 
-        Raises SetupError.
+        An entrance that it would close or open, which takes a restart, stays as it is. Raises
+        SetupError.
         """
         loaded = load_push_tokens(config.web)
 
         def commit() -> None:
             self._inbox.accept_new = config.web.push_accept_new
-            for key, tokens in self._tokens.items():
-                tokens.take_over(loaded[key])
+            for key in self._tokens.keys() & loaded.keys():
+                self._tokens[key].take_over(loaded[key])
 
         return commit
 

@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         [web_site(config, fleet, ways_in)],
         polls.run(),
         watch_pushed(fleet),
-        reload_on_hangup(read, config, hot=polling.hot, apply=polls.change),
-        *remembering,
+        reload_on_hangup(read, config, hot=polling.hot, prepare=polls.prepared),
+        *(remember() for remember in remembering),
         work=liveness.of_server(len(config.hosts)),
     )
 

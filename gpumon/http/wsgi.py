@@ -25,7 +25,12 @@ LINGER_SECONDS = 2.0
 """How long a body that was refused is still taken off the wire, so that the client reads why."""
 
 BodyLimit = Callable[[str, str, "str | None"], "int | None"]
-"""Path, query and Authorization -> how many bytes the body may have; None: as many as usual."""
+"""Path, query and Authorization -> how many bytes the body may have; None: as many as usual.
+
+Where it answers a number, the application says what is wrong with a larger body (see TOO_LARGE).
+"""
+TOO_LARGE = "gpumon.body_limit"
+"""In the environment of a request whose body had more bytes than this: it comes without it."""
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -45,6 +50,7 @@ class _Refused(Exception):
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
+        self.status = status
         self.answer = _plain(status, sentence)
 
 
@@ -82,21 +88,27 @@ class WsgiAdapter:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
             return
+        own = self._own_limit(scope)
+        limit = self._max_body_bytes if own is None else own
         try:
-            body = await self._body(scope, receive)
+            body = await self._body(scope, receive, limit)
         except _Gone:
             return
         except _Refused as refused:
-            await _send(send, refused.answer, more=True)
+            answer = refused.answer
+            if refused.status == 413 and own is not None:
+                answer = _closing(await self._answer(_environ(scope, b"") | {TOO_LARGE: own}))
+            await _send(send, answer, more=True)
             await _linger(receive)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._pool, self._run, _environ(scope, body))
-        await _send(send, answer)
+        await _send(send, await self._answer(_environ(scope, body)))
 
-    async def _body(self, scope: Any, receive: Receive) -> bytes:
-        announced, limit = _header(scope, b"content-length"), self._limit(scope)
+    async def _answer(self, environ: dict[str, Any]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, environ)
+
+    async def _body(self, scope: Any, receive: Receive, limit: int) -> bytes:
+        announced = _header(scope, b"content-length")
         if announced is not None and (
             not announced.isdigit() or len(announced) > 18 or int(announced) > limit
         ):
@@ -108,16 +120,16 @@ class WsgiAdapter:
                 408, f"the body of the request was not here after {BODY_SECONDS:g} seconds"
             ) from None
 
-    def _limit(self, scope: Any) -> int:
+    def _own_limit(self, scope: Any) -> int | None:
+        """Return what `body_limit` says of this request; None: nothing."""
         if self._body_limit is None:
-            return self._max_body_bytes
+            return None
         authorization = _header(scope, b"authorization")
-        limit = self._body_limit(
+        return self._body_limit(
             unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
             scope["query_string"].decode("latin-1"),
             None if authorization is None else authorization.decode("latin-1"),
         )
-        return self._max_body_bytes if limit is None else limit
 
     def _run(self, environ: dict[str, Any]) -> Answer:
         """Call the application, in a thread of the pool. What it raises is logged and hidden."""
@@ -185,6 +197,11 @@ def _without_length(headers: Headers) -> Headers:
 
 def _length(body: bytes) -> tuple[bytes, bytes]:
     return (b"content-length", str(len(body)).encode())
+
+
+def _closing(answer: Answer) -> Answer:
+    """Return the answer as the last one on its connection."""
+    return answer._replace(headers=[*answer.headers, (b"connection", b"close")])
 
 
 def _plain(status: int, sentence: str, *, close: bool = True) -> Answer:

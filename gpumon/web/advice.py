@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpumon.cluster.visible import SOMEBODY
+from gpumon.states import RESET_WANTED
 from gpumon.web.words import listed
 
 AGENT_LOG = "On the host: journalctl -u gpumon-agent"
@@ -18,6 +19,9 @@ _HOST: dict[str, str] = {
     "wrong token": "Give agent and server the same token",
     "version too old": "Update the agent on the host",
     "tls": "Look at the certificates of host and server",
+    "silent": "Is its agent running, and does it reach this server?",
+    "server silent": "Is 'gpumon web' running on that server?",
+    "loop": "Take its entry out of config.yml",
     "host key": "Compare the host's key, then correct known_hosts on the server",
     "login refused": "Put the server's public key into authorized_keys on the host",
     "no library": "Install NVIDIA's driver on the host",
@@ -38,13 +42,21 @@ def for_error(kind: str | None) -> str:
     return _HOST.get(kind or "", "")
 
 
+_FAULT = (
+    ("could not be replaced", "Drain the GPU and have it replaced"),
+    ("fallen off the bus", "Drain the host, power-cycle it"),
+    (RESET_WANTED, "Drain the GPU, then do so"),
+    ("lost", "Drain the host, power-cycle it"),
+    ("uncorrected memory error", "Reset the GPU once its jobs are done; replace it if they recur"),
+    ("slowed down", "Look at the host's cooling and power supply"),
+)
+"""By the words of a fault, the gravest first: of several, one cure is shown. The page of the host
+has what to do about each."""
+
+
 def for_fault(reason: str) -> str:
     """Return what to do about a broken GPU; `reason` is what `states.fault_of` said."""
-    if "uncorrected memory error" in reason:
-        return "Reset it once its jobs are done; replace it if errors come back"
-    if reason.startswith("slowed down"):
-        return "Look at the host's cooling and power supply"
-    return "Drain the host, power-cycle it"
+    return next((what for sign, what in _FAULT if sign in reason), "See the page of the host")
 
 
 UNREADABLE = "On the host: nvidia-smi, journalctl -u gpumon-agent"

@@ -15,7 +15,10 @@ class Entrance(Protocol):
         """Add the routes."""
 
     def body_limit(self, path: str, query: str, authorization: str | None) -> int | None:
-        """Return how large a body may be, before it is read; None: the request is not for here."""
+        """Return how large a body may be, before it is read; None: the request is not for here.
+
+        A request with a larger one comes without its body, and `wsgi.TOO_LARGE` in its environment.
+        """
 
 
 def body_limit_of(

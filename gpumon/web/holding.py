@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gpumon.cluster.shares import holding, parts
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import holding, parts
 from gpumon.summary import Holder
 
 

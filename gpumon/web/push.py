@@ -10,6 +10,7 @@ import bottle
 from gpumon.cluster.sources.pushed import PushInbox, Refused
 from gpumon.http import xmlrpc
 from gpumon.http.push_tokens import Caller, PushTokens, caller_of
+from gpumon.http.wsgi import TOO_LARGE
 from gpumon.http.xmlrpc import RpcError
 from gpumon.web.answers import TEXT, answer
 from gpumon.web.refused_pushes import Refusals
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of a push: many times what 16 GPUs full of processes need."""
+MAX_UNKNOWN_BYTES = 64 * 1024
+"""Of a push without a good token, which is turned away whatever stands in it."""
 PATH = "/RPC2"
 
 NOT_EXPECTED = 2
@@ -46,8 +49,10 @@ class PushDesk:
         So who has no token can't make the server hold a large one.
         """
         del query
-        allowed = path.endswith(PATH) and self._tokens.accepts(caller_of(authorization))
-        return MAX_BODY_BYTES if allowed else None
+        if not path.endswith(PATH):
+            return None
+        known = self._tokens.accepts(caller_of(authorization))
+        return MAX_BODY_BYTES if known else MAX_UNKNOWN_BYTES
 
     def _post(self) -> bottle.HTTPResponse:
         request = bottle.request
@@ -56,6 +61,8 @@ class PushDesk:
         caller = caller_of(_header("AUTHORIZATION"))
         if not self._tokens.accepts(caller):
             return self._unknown(caller)
+        if (limit := request.environ.get(TOO_LARGE)) is not None:
+            return self._too_large(caller, limit)
         kind = str(request.environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
         if kind not in ("text/xml", "application/xml"):
             return _plain(415, "a push must be sent as Content-Type: text/xml")
@@ -103,6 +110,18 @@ class PushDesk:
             f"{words}: push as http://NAME:TOKEN@server, NAME as in push://NAME of its hosts",
             {"WWW-Authenticate": 'Basic realm="gpumon push"'},
         )
+
+    def _too_large(self, caller: Caller, limit: int) -> bottle.HTTPResponse:
+        """Turn away a push that was not read to its end."""
+        words = f"it has more than {limit} bytes: not read"
+        self._refusals.note(_address(), caller.name, words)
+        self._inbox.refused(
+            caller.name,
+            "failed",
+            f"failed: a push as {caller.name} from {_address()} was refused: {words}. If that host "
+            "has so many processes, let the server ask it in place of push://",
+        )
+        return _plain(413, f"the push is refused: {words}")
 
 
 def _header(name: str) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus, UserTotals
-from gpumon.cluster.totals import parts
 from gpumon.model import SCHEMA
 from gpumon.states import GpuState, HostState
 from gpumon.summary import Holder

@@ -21,10 +21,11 @@ from gpumon.cluster.sources.pushed import PushInbox, Refused
 from gpumon.cluster.sources.vesta import Unreadable, vesta_snapshot
 from gpumon.config.kinds import MACHINE
 from gpumon.http.push_tokens import Caller, PushTokens
+from gpumon.http.wsgi import TOO_LARGE
 from gpumon.model import encode
 from gpumon.text import clean
 from gpumon.web.answers import JSON, answer
-from gpumon.web.push import MAX_BODY_BYTES
+from gpumon.web.push import MAX_BODY_BYTES, MAX_UNKNOWN_BYTES
 from gpumon.web.refused_pushes import Refusals
 
 _UPDATE = re.compile(r"/update/host/([0-9a-f]{32})/?\Z")
@@ -55,9 +56,11 @@ class VestaDesk:
         """Return how large a reading may be, before it is read; None: as other requests."""
         del authorization
         found = _UPDATE.search(path)
-        known = None if found is None else self._machine_of(found[1])
-        if known is None or not self._tokens.accepts(Caller(known[1], _token(query))):
+        if found is None:
             return None
+        known = self._machine_of(found[1])
+        if known is None or not self._tokens.accepts(Caller(known[1], _token(query))):
+            return MAX_UNKNOWN_BYTES
         return MAX_BODY_BYTES
 
     def _register(self) -> bottle.HTTPResponse:
@@ -85,9 +88,11 @@ class VestaDesk:
         try:
             self._check(machine, bottle.request.query_string)
             self._inbox.host_of(machine)  # it may have been taken out of the configuration
+            if (limit := bottle.request.environ.get(TOO_LARGE)) is not None:
+                raise Unreadable(f"it has more than {limit} bytes: not read")
             body = bottle.request.environ["wsgi.input"].read()
             snapshot = vesta_snapshot(body, machine)
-            self._refuse_again(host, hashlib.sha256(body).digest())
+            self._refuse_again(host, machine, hashlib.sha256(body).digest())
         except Refused as refused:
             return self._no(machine, refused)
         except Unreadable as error:
@@ -97,12 +102,14 @@ class VestaDesk:
         self._inbox.take(host, snapshot)
         return _answered(200, "success")
 
-    def _refuse_again(self, host: str, digest: bytes) -> None:
+    def _refuse_again(self, host: str, machine: str, digest: bytes) -> None:
         with self._lock:
             again = self._newest.get(host) == digest
             self._newest[host] = digest
         if again:
-            raise Refused("failed", "this very reading was posted before")
+            words = "this very reading was posted before: not taken"
+            self._inbox.refused(machine, "failed", f"failed: {words}. Was it recorded?")
+            raise Refused("failed", words)
 
     def _check(self, machine: str, query: str) -> None:
         if not self._tokens.accepts(Caller(machine, _token(query))):

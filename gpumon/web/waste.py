@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import counted_gpus, parts
+from gpumon.cluster.totals import counted_gpus
 from gpumon.cluster.visible import SOMEBODY
 from gpumon.units import mib
 from gpumon.web import advice
@@ -63,13 +64,13 @@ def summary(rows: Iterable[Waste]) -> list[Sum]:
 def _sum(rows: list[Waste]) -> str:
     gpus = {(row.host, gpu) for row in rows for gpu in row.gpus}
     hosts = {row.host for row in rows if not row.gpus}
-    parts = [counted(len(gpus), "GPU")] if gpus else []
-    parts += [counted(len(hosts), "host")] if hosts else []
+    words = [counted(len(gpus), "GPU")] if gpus else []
+    words += [counted(len(hosts), "host")] if hosts else []
     if rows[0].kind == "idle" and any(row.since is not None for row in rows):
         least = "at least " if any(row.at_least or row.since is None for row in rows) else ""
         hours = f"{least}{sum(row.cost for row in rows):.0f} GPU-hours"
-        return f"{parts[0]} ({hours})"
-    return ", ".join(parts)
+        return f"{words[0]} ({hours})"
+    return ", ".join(words)
 
 
 def longest_idle(rows: Iterable[Waste], most: int) -> list[Waste]:

@@ -39,7 +39,7 @@ def sentence(gpus: Sequence[GpuStatus]) -> str:
             where = "" if state == "busy" else f": {listed(indices)}"
             parts.append(f"{len(indices)} {state}{where}")
     for gpu in gpus:
-        if gpu.mig:
+        if gpu.mig and gpu.state not in ("unknown", "fault", "drained"):
             free = free_instances(gpu)
             parts.append(f"GPU {gpu.index} has {free} of {len(gpu.mig)} MIG instances free")
     return ", ".join(parts)

@@ -24,7 +24,7 @@ from gpumon.agent.latest import Latest, SkippedGpu
 from gpumon.config import TlsConfig
 from gpumon.http.auth import Tokens
 from gpumon.http.server import Site
-from gpumon.model import decode_snapshot
+from gpumon.model import HostSnapshot, decode_snapshot
 from gpumon.summary import decode_summary
 
 NAMES = [
@@ -135,8 +135,6 @@ def test_free_gives_what_is_free_now_and_nothing_from_an_old_sample():
         assert proxy.free(8, 0, "a100") == []
     with client(latest(snapshot, age=25.1)) as proxy:
         assert proxy.free(8) == []
-    with client(latest(None)) as proxy:
-        assert proxy.free(8) == []
 
 
 def test_free_leaves_out_a_gpu_that_failed_since_the_sample():
@@ -180,12 +178,30 @@ def test_version_and_health_tell_what_is_known():
     assert 50 < told["next_try_seconds"] <= 60
 
 
-def test_before_the_first_sample_every_method_but_gpu_stats_answers():
+@pytest.mark.parametrize("method", ["gpus", "processes", "free"])
+def test_a_host_whose_gpus_nobody_knows_is_no_host_without_gpus(method):
+    no_driver = HostSnapshot(hostname="h", time=1e9, errors=["No driver answers."])
+    for known, words in ((latest(None), "no sample"), (latest(no_driver), "No driver answers")):
+        with client(known) as proxy, pytest.raises(xmlrpc.client.Fault, match=words) as told:
+            getattr(proxy, method)()
+        assert told.value.faultCode == 1
+    with client(latest(no_driver)) as proxy:
+        health = proxy.health()
+    assert (health["ok"], health["errors"], health["gpu_count"]) == (
+        True,
+        ["No driver answers."],
+        None,
+    )
+    none = HostSnapshot(hostname="h", time=1e9, gpu_count=0)
+    with client(latest(none)) as proxy:
+        assert getattr(proxy, method)() == []
+
+
+def test_before_the_first_sample_every_method_about_the_agent_answers():
     with client(latest(None)) as proxy:
         assert proxy.snapshot()["gpu_count"] is None
         assert decode_snapshot(proxy.snapshot_json()).sampler_error
         assert len(proxy.poll()) == 3
-        assert proxy.gpus() == proxy.processes() == []
         assert proxy.health()["ok"] is False
         assert proxy.version()["driver_version"] is None
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -181,7 +182,8 @@ def test_what_the_child_says_reaches_the_log_cleaned_and_bounded(tmp_path, caplo
         drive(supervisor, scenario)
     lines = [record.getMessage() for record in caplog.records]
     said = [line for line in lines if "chatter" in line]
-    assert 1 <= len(said) <= 30
+    by_child = Counter(line.partition(":")[0] for line in said)  # a slow machine costs a child
+    assert 1 <= max(by_child.values()) <= 30
     assert re.match(r"sampler \d+: chatter 0\N{REPLACEMENT CHARACTER}\[31m x+…$", said[0])
     assert max(map(len, lines)) < 600
     assert [line for line in lines if line.endswith("messages of this minute are dropped")]

@@ -146,6 +146,11 @@ def test_unknown_samples_are_left_out_of_the_mean_and_not_counted_as_zero(agent:
     assert last.utilization_5m_percent == 80
 
 
+def test_of_unknown_samples_alone_there_is_no_mean(agent: Agent) -> None:
+    last = agent.samples(gpu(None, held=True) for _ in range(400))
+    assert (last.utilization_5m_percent, last.utilization_30m_percent) == (None, None)
+
+
 def test_a_mean_with_too_many_unknown_samples_is_unknown(agent: Agent) -> None:
     values = [80 if number % 2 else None for number in range(60)]
     assert agent.samples(gpu(value, held=True) for value in values).utilization_5m_percent is None

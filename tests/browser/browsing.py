@@ -60,6 +60,12 @@ class Visit:
         )
         return width
 
+    def without_colour(self) -> None:
+        """Let the page be seen in greys, as achromatopsia shows it."""
+        self._context.new_cdp_session(self.page).send(
+            "Emulation.setEmulatedVisionDeficiency", {"type": "achromatopsia"}
+        )
+
     def picture(self, name: str) -> Path:
         """Keep a picture of the whole page among the test's artefacts."""
         ARTIFACTS.mkdir(exist_ok=True)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from browsing import Visit
 from playwright.sync_api import Browser, sync_playwright
+from shown import Shown
+from web.web_cluster import every_state
 
 FLAGS = [
     "--no-sandbox",
@@ -87,3 +89,17 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], s
     for process, _ in running.values():
         process.terminate()
         process.communicate(timeout=15)
+
+
+@pytest.fixture(scope="module")
+def _shown() -> Iterator[Shown]:
+    shown = Shown()
+    yield shown
+    shown.stop()
+
+
+@pytest.fixture
+def shown(_shown: Shown) -> Shown:
+    """The web server over a cluster that the test sets; at first one with a GPU of every state."""
+    _shown.show(every_state())
+    return _shown

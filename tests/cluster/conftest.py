@@ -9,3 +9,5 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "http"))
 # So does the browser of the web tests.
 sys.path.append(str(Path(__file__).parents[1] / "web"))
+# And the samples of the agent's tests.
+sys.path.append(str(Path(__file__).parents[1] / "agent"))

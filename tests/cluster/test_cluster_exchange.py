@@ -214,6 +214,34 @@ def test_nothing_that_never_ends_is_read_for_ever(wire, head, piece, words):
     assert FRAMING_BYTES < MAX_BYTES
 
 
+def test_a_body_that_has_reached_the_limit_is_too_large_however_it_would_have_gone_on(wire):
+    head = OK + b"\r\n"
+
+    async def work(size: int) -> Answered:
+        wire.theirs.setblocking(False)
+        asking = asyncio.ensure_future(wire.exchange.ask(b"question", wire.asker))
+        await asyncio.sleep(0)
+        with suppress(ConnectionError):
+            await asyncio.get_running_loop().sock_sendall(wire.theirs, head + bytes(size))
+        return await asking  # it stays open, and nothing else comes: only a deadline would end it
+
+    with pytest.raises(Unexpected, match="more than 8 MiB"):
+        wire.run(work(MAX_BYTES + 1))
+
+
+def test_a_body_of_just_the_limit_is_an_answer(wire):
+    length = b"Content-Length: %d\r\n\r\n" % MAX_BYTES
+
+    async def work() -> Answered:
+        wire.theirs.setblocking(False)
+        asking = asyncio.ensure_future(wire.exchange.ask(b"question", wire.asker))
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().sock_sendall(wire.theirs, OK + length + bytes(MAX_BYTES))
+        return await asking
+
+    assert len(wire.run(work()).body) == MAX_BYTES
+
+
 def test_a_question_that_is_cut_off_closes_the_connection(wire, loop):
     async def work() -> None:
         asking = asyncio.ensure_future(wire.exchange.ask(b"question", wire.asker))

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import gzip
+import tracemalloc
 import xmlrpc.client
 
 import msgspec
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.cluster.sources.answer import Faulty, NoSuchMethod, Unexpected, texts, unpacked
-from gpumon.cluster.sources.base import Reading
+from gpumon.cluster.sources.base import MAX_DETAIL_BYTES, Reading
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.errors import SourceError
 from gpumon.http.xmlrpc import array, enveloped, json_text, string
@@ -152,3 +153,15 @@ def test_a_call_is_made_of_constants_and_an_escaped_revision():
     asyncio.run(source.poll())
     asyncio.run(source.poll())
     assert xmlrpc.client.loads(asked[1]) == ((evil,), "poll")
+
+
+def test_a_detail_that_unpacks_to_more_than_a_host_can_have_is_never_held_whole():
+    packer = gzip.compress(bytes(2**20), 1)
+    reading = Reading(summary=summarize(SNAPSHOT), packed=packer * 80)  # 80 MiB in 80 pieces
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="larger than 33554432 bytes"):
+            reading.detail()
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * MAX_DETAIL_BYTES + 2**20
+    finally:
+        tracemalloc.stop()

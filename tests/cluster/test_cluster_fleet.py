@@ -68,6 +68,17 @@ def test_one_missed_poll_is_no_change_and_two_are(lab):
         assert lab.host().state == state
 
 
+def test_a_host_that_loses_every_fifth_poll_is_fresh_all_the_time(lab):
+    for number in range(100):
+        lab.clock.move(5)
+        if number % 5:
+            lab.answer()
+        else:
+            lab.fail()
+        if number:
+            assert (lab.host().state, lab.host().reason) == ("fresh", None)
+
+
 def test_a_host_that_answers_again_is_as_if_nothing_had_been(lab):
     lab.answer()
     lab.clock.move(400)
@@ -96,6 +107,10 @@ def test_freshness_is_judged_by_the_servers_clock_only(lab):
         host = lab.host()
         assert (host.state, host.age_seconds) == ("fresh", 0.0)
         assert "its clock is" in host.notes[0]
+        lab.clock.move(60)
+        lab.fail()
+        host = lab.host()
+        assert (host.state, host.age_seconds) == ("stale", 60.0), "a fast clock keeps nobody fresh"
     lab.clock.move(5)
     lab.answer()
     assert lab.host().errors == []

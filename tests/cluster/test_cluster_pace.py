@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.cluster.pace import LONGEST_WAIT_SECONDS, SLOT_SECONDS, Pace, phase
+from gpumon.cluster.pace import LONGEST_WAIT_SECONDS, SLOT_SECONDS, Pace, places
 
 PACE = Pace(start=100.0, phase=2.0, interval=5.0)
 
@@ -62,10 +65,27 @@ def test_the_next_poll_is_always_ahead_and_never_far(
 
 @pytest.mark.parametrize(("count", "interval"), [(1, 5.0), (4, 5.0), (63, 5.0), (1000, 5.0)])
 def test_the_hosts_are_spread_evenly_over_the_round(count, interval):
-    phases = [phase(number, count, interval) for number in range(count)]
+    phases = list(places([f"h{n}" for n in range(count)], interval).values())
     assert phases[0] == 0.0
     assert phases == sorted(phases)
     for number, found in enumerate(phases):
         assert -1e-9 < interval * number / count - found < SLOT_SECONDS + 1e-9
     crowd = max(phases.count(slot) for slot in set(phases))
     assert crowd <= count / (interval / SLOT_SECONDS) + 1
+
+
+def test_hosts_that_stay_keep_their_place_and_the_others_come_where_the_fewest_are():
+    names = [f"h{number}" for number in range(100)]
+    before = places(names, 5.0)
+    stay = {name: place for name, place in before.items() if place < 2.5}
+    after = places([*(f"new-{number}" for number in range(50)), *stay], 5.0, stay)
+    assert {name: after[name] for name in stay} == stay
+    slots = Counter(round(place / SLOT_SECONDS) for place in after.values())
+    assert set(slots) == set(range(50))
+    assert max(slots.values()) <= 3
+
+
+def test_a_few_that_are_added_do_not_come_one_behind_the_other():
+    added = places(["a", "b", "c", "d"], 5.0, {"a": 0.0})
+    gaps = sorted(added.values())
+    assert min(later - earlier for earlier, later in pairwise(gaps)) > 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpumon.cluster.sources.ssh.columns import COLUMNS, Query
+from gpumon.cluster.sources.ssh.failures import way_failed
 from gpumon.cluster.sources.ssh.processes import listed
 from gpumon.cluster.sources.ssh.script import CutShort, Part, new_mark, script, taken_apart
 from gpumon.cluster.sources.ssh.snapshot import refused_columns, snapshot
@@ -359,6 +360,8 @@ def test_whether_mig_is_on_may_be_unknown():
     assert is_free(summarize(found).gpus[0], Limits()) is None
     without = read(f"{HEADER}\n{empty.replace('Disabled', '[N/A]')}")
     assert is_free(summarize(without).gpus[0], Limits()) is True
+    assert without.gpus[0].mig_mode is None
+    assert without.gpus[0].unknown["mig_mode"] == "not available"
 
 
 # The script and its output
@@ -408,3 +411,11 @@ def test_nothing_of_the_host_gets_into_the_script():
     assert "@MARK@" not in text
     assert "@SECONDS@" not in text
     assert text.isascii()
+
+
+@pytest.mark.parametrize("ended", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "pipe")])
+def test_a_host_that_drops_the_connection_is_not_asked_for_an_agent(ended):
+    found = way_failed(ended, "gpu@host4:22")
+    assert found.kind == "bad answer"
+    assert "MaxStartups" in str(found)
+    assert "agent" not in str(found)

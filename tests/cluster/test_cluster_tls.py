@@ -21,11 +21,11 @@ from cluster_tools import (
 )
 
 from gpumon.cluster.sources.base import Reading
-from gpumon.cluster.sources.connections import Connections, client_context
+from gpumon.cluster.sources.connections import Connections
 from gpumon.cluster.sources.xmlrpc import XmlRpcSource
 from gpumon.config import TlsConfig
 from gpumon.errors import SourceError, StartError
-from gpumon.http.tls import server_context
+from gpumon.http.tls import client_context, server_context
 
 SNAPSHOT = a_snapshot(a_gpu())
 

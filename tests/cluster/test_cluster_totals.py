@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus, UserTotals
-from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
+from gpumon.cluster.totals import (
+    cluster_totals,
+    counted_gpus,
+    model_totals,
+    shares_of,
+    user_totals,
+)
 from gpumon.states import GPU_STATES, HOST_STATES
 from gpumon.summary import Holder
 
@@ -83,11 +89,11 @@ def host(name: str, *gpus: GpuStatus, state: str = "fresh") -> HostStatus:
 
 
 def users(*hosts: HostStatus) -> list[UserTotals]:
-    return user_totals(counted_gpus(list(hosts)))
+    return user_totals(shares_of(list(hosts)))
 
 
 def models(*hosts: HostStatus):
-    return model_totals(counted_gpus(list(hosts)))
+    return model_totals(shares_of(list(hosts)))
 
 
 # The whole
@@ -99,7 +105,7 @@ def test_hosts_and_gpus_are_counted_by_state():
         host("b", gpu(0, "unknown"), state="stale"),
         host("c", state="never"),
     ]
-    totals = cluster_totals(hosts, counted_gpus(hosts))
+    totals = cluster_totals(hosts, shares_of(hosts))
     assert (totals.hosts, totals.hosts_fresh, totals.hosts_stale) == (3, 1, 1)
     assert (totals.hosts_down, totals.hosts_never) == (0, 1)
     assert totals.gpus.total == 3
@@ -283,7 +289,7 @@ _hosts = st.lists(
 @given(_hosts)
 def test_all_sums_add_up(hosts):
     counted = counted_gpus(hosts)
-    totals = cluster_totals(hosts, counted)
+    totals = cluster_totals(hosts, shares_of(hosts))
     states = Counter(card.state for _, card in counted)
     assert totals.gpus.total == len(counted) == sum(states.values())
     for state in GPU_STATES:
@@ -295,7 +301,7 @@ def test_all_sums_add_up(hosts):
     assert len(uuids) == len(set(uuids))
     assert set(uuids) == {c.uuid for h in hosts for c in h.gpus if c.uuid is not None}
 
-    rows = model_totals(counted)
+    rows = model_totals(shares_of(hosts))
     pieces = [piece for _, card in counted for piece in (card.mig or [card])]
     assert sum(row.counts.total for row in rows) == len(pieces)
     assert sum(row.counts.free for row in rows) == sum(p.state == "free" for p in pieces)
@@ -305,7 +311,7 @@ def test_all_sums_add_up(hosts):
         assert sum(getattr(row.counts, state) for state in GPU_STATES) == row.counts.total
 
     fresh = {h.name for h in hosts if h.state == "fresh"}
-    for user in user_totals(counted):
+    for user in user_totals(shares_of(hosts)):
         assert user.gpus == sum(len(place.gpus) for place in user.places)
         assert user.idle_gpus <= user.gpus
         assert {place.host for place in user.places} <= fresh
@@ -319,5 +325,5 @@ def test_a_lost_gpu_of_a_machine_under_two_names_counts_once_too():
 
 
 def test_how_many_processes_hold_memory_when_none_is_visible_is_not_known():
-    (ghost,) = user_totals(counted_gpus([host("one", gpu(0, "busy", memory_used_mib=900))]))
+    (ghost,) = user_totals(shares_of([host("one", gpu(0, "busy", memory_used_mib=900))]))
     assert (ghost.user, ghost.gpus, ghost.processes) == (None, 1, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -168,6 +169,75 @@ def test_all_hosts_may_go_and_come():
         await until(lambda: lab.sources["a"].closed)
         lab.update({"a": again})
         await until(lambda: again.polls >= 2)
+
+    lab.run(check)
+
+
+def test_a_host_that_stays_is_asked_when_it_was_planned_whoever_comes_or_goes():
+    lab = Lab({"a": Source(), "b": Source()}, poll_interval=3600.0)
+    a, b = lab.sources["a"], lab.sources["b"]
+
+    def planned() -> list[float | None]:
+        return [lab.fleet.record(name).next_poll for name in "ab"]
+
+    async def check() -> None:
+        await until(lambda: None not in planned())
+        before = planned()
+        crowd = {f"new-{number}": Source() for number in range(5)}
+        for sources in (crowd | {"a": a, "b": b}, {"b": b, "a": a}, {"a": a, "b": b} | crowd):
+            lab.update(sources, poll_interval=3600.0)
+            await asyncio.sleep(0.01)  # whoever was woken by it would have been asked by now
+            assert planned() == before
+        assert (a.polls, b.polls) == (1, 1)
+
+    lab.run(check)
+
+
+def test_a_longer_interval_holds_at_once():
+    lab = Lab({"a": Source()}, poll_interval=600.0)
+
+    async def check() -> None:
+        await until(lambda: lab.fleet.record("a").next_poll is not None)
+        asked = lab.fleet.record("a").asked
+        lab.update({"a": lab.sources["a"]}, poll_interval=3600.0)
+        await until(lambda: (lab.fleet.record("a").next_poll or 0.0) - (asked or 0.0) > 600)
+        assert lab.sources["a"].polls == 1
+
+    lab.run(check)
+
+
+def test_a_shorter_interval_does_not_ask_all_hosts_at_once():
+    lab = Lab({f"h{number}": Source() for number in range(40)}, poll_interval=3600.0)
+    planned: list[float] = []
+
+    async def check() -> None:
+        await until(lambda: all(r.next_poll is not None for r in lab.fleet.records()))
+        now = time.monotonic()
+        lab.update(lab.sources, poll_interval=4.0)
+        await asyncio.sleep(0.01)
+        planned.extend(r.next_poll - now for r in lab.fleet.records() if r.next_poll is not None)
+        assert sum(source.polls for source in lab.sources.values()) <= 42
+
+    lab.run(check)
+    assert max(planned) < 6.01
+    assert max(planned) - min(planned) > 3.5
+
+
+def test_a_silent_host_keeps_its_long_wait_unless_it_may_answer_now():
+    async def refused() -> Reading:
+        raise SourceError("wrong token", "wrong token: no")
+
+    lab = Lab({"a": Source(refused), "b": Source()}, poll_interval=3600.0)
+    a, b = lab.sources["a"], lab.sources["b"]
+
+    async def check() -> None:
+        await until(lambda: all(r.next_poll is not None for r in lab.fleet.records()))
+        lab.update({"a": a, "b": b}, poll_interval=3600.0)
+        await asyncio.sleep(0.01)
+        assert (a.polls, b.polls) == (1, 1)
+        lab.poller.update(lab.config, {"a": a, "b": b}, again=True)
+        await until(lambda: a.polls == 2)
+        assert b.polls == 1
 
     lab.run(check)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import socket
 import xmlrpc.client
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,6 +66,20 @@ def against(
                 await connections.close()
 
     return asyncio.run(run())
+
+
+@contextmanager
+def deaf(host: str, port: int = 0) -> Iterator[int]:
+    """Listen on a port where no connection comes about: its backlog is full. Yields the port."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind((host, port))
+        server.listen(0)
+        for _ in range(8):  # more than the backlog holds: the rest stays in SYN_SENT
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
 
 
 async def failure(source: XmlRpcSource) -> SourceError:
@@ -212,6 +228,16 @@ def test_unknown_keys_of_a_newer_agent_are_ignored_and_missing_ones_unknown():
     assert summary.gpus[0].index == 3
     assert summary.gpus[0].utilization_percent is None
     assert summary.sample_age_seconds is None
+
+
+def test_the_detail_of_a_newer_agent_and_of_an_older_one_can_be_opened():
+    newer = {"schema": SCHEMA + 1, "colour": "red", "gpus": [{"index": 3, "warp": [1, {}]}]}
+    for told in (newer, {"schema": SCHEMA, "gpus": [{"index": 3}]}):
+        packed = base64.b64encode(gzip.compress(encode(told)))
+        body = enveloped(array([string(b"r"), string(encode(told)), string(packed)]))
+        detail = against(saying(http(body)), XmlRpcSource.poll).detail()
+        assert [gpu.index for gpu in detail.gpus] == [3]
+        assert (detail.gpus[0].processes, detail.gpu_count) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +422,8 @@ async def _failure_at(host: str, port: int) -> SourceError:
         await connections.close()
 
 
-def test_a_dead_first_address_of_a_name_does_not_hide_the_second():
+@pytest.mark.parametrize("first", ["refuses", "is silent"])
+def test_a_dead_first_address_of_a_name_does_not_hide_the_second(first):
     def lookup(*_: object, **__: object) -> list[object]:
         addresses = ("127.0.0.99", "127.0.0.1")  # nothing listens on the first
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, 0)) for a in addresses]
@@ -405,10 +432,11 @@ def test_a_dead_first_address_of_a_name_does_not_hide_the_second():
         async with listening(Agent(SNAPSHOT)) as port:
             entry = an_entry("x", port, host="two-addresses")
             connections = Connections(a_config(entry), Resolver(lookup))
-            try:
-                return await asyncio.wait_for(XmlRpcSource(entry, connections).poll(), 5)
-            finally:
-                await connections.close()
+            with deaf("127.0.0.99", port) if first == "is silent" else nullcontext():
+                try:
+                    return await asyncio.wait_for(XmlRpcSource(entry, connections).poll(), 5)
+                finally:
+                    await connections.close()
 
     assert asyncio.run(run()).detail() == SNAPSHOT
 
@@ -459,24 +487,13 @@ def test_an_answer_that_drips_times_out_while_reading():
 
 def test_a_full_backlog_times_out_while_connecting():
     async def run() -> SourceError:
-        with socket.socket() as deaf:
-            deaf.bind(("127.0.0.1", 0))
-            deaf.listen(0)
-            address = deaf.getsockname()
-            waiting = []
-            for _ in range(8):  # more than the backlog holds: the rest stays in SYN_SENT
-                client = socket.socket()
-                client.setblocking(False)
-                client.connect_ex(address)
-                waiting.append(client)
-            entry = an_entry("x", address[1])
+        with deaf("127.0.0.1") as port:
+            entry = an_entry("x", port)
             connections = Connections(a_config(entry))
             try:
                 return await failure(XmlRpcSource(entry, connections))
             finally:
                 await connections.close()
-                for client in waiting:
-                    client.close()
 
     error = asyncio.run(run())
     assert error.kind == "timed out"

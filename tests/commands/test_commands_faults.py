@@ -180,3 +180,15 @@ def _all_said(base: str) -> bool:
         "silent": "timed out",
         "web-itself": "bad answer",
     }
+
+
+def test_a_missing_token_file_stops_the_server_with_one_line(
+    gpumon: Command, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    (tmp_path / "config.yml").write_text(
+        f"web_port: {free_port()}\nhosts: [gpu-01]\ntoken_file: nowhere\n"
+        "web: {state_file: seen.json}\n"
+    )
+    done = gpumon("web", "--config", "config.yml")
+    assert done.returncode == 2
+    assert _is_one_clear_line(done.stderr, "token_file", "nowhere does not exist"), done.stderr

@@ -53,6 +53,9 @@ class Site:
     def start_agent(self) -> subprocess.Popen[str]:
         return self.gpumon.start("agent", "--config", "agent.yml", "--push", self.base)
 
+    def start_agent_alone(self) -> subprocess.Popen[str]:
+        return self.gpumon.start("agent", "--config", "agent.yml")
+
     def hosts(self) -> dict[str, dict[str, Any]]:
         return {host["name"]: host for host in json.loads(get(f"{self.base}/status.json"))["hosts"]}
 
@@ -114,7 +117,7 @@ def test_sighup_adds_and_removes_hosts_and_keeps_what_is_known_of_the_others(sit
 
     (site.folder / "server.yml").write_text("web_port: 1\nhosts: [a b]\npoll_intervall: 5\n")
     server.send_signal(signal.SIGHUP)
-    said = read_until(server, "reload: the configuration of before stays in use")
+    said = read_until(server, "The configuration of before stays in use")
     assert "reload: web.title has changed, which takes a restart" in said
     assert "poll_intervall: unknown key" in said
     assert "hosts[0]: expected a host" in said
@@ -124,7 +127,7 @@ def test_sighup_adds_and_removes_hosts_and_keeps_what_is_known_of_the_others(sit
     site.configure_server("push://gpu-12")
     site.tokens("push-tokens", "# nobody")
     server.send_signal(signal.SIGHUP)
-    said += read_until(server, "reload: the configuration of before stays in use")
+    said += read_until(server, "The configuration of before stays in use")
     assert "holds no token" in said
     assert list(site.hosts()) == ["gpu-11", "gpu-09", "self"]
 
@@ -146,7 +149,7 @@ def test_the_first_host_over_ssh_is_added_by_sighup_once_its_key_can_be_used(sit
         config.write(ssh)
 
     server.send_signal(signal.SIGHUP)
-    said = read_until(server, "reload: the configuration of before stays in use")
+    said = read_until(server, "The configuration of before stays in use")
     assert "ssh.key_file" in said
     assert list(site.hosts()) == ["gpu-09"]
 
@@ -225,3 +228,38 @@ def test_a_server_that_was_restarted_knows_when_a_silent_host_answered_last(site
     host = site.hosts()["gpu-09"]
     assert host["answered_at"] == pytest.approx(answered, abs=2)
     assert "answered last" in host["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ("agent: {bind: 127.0.0.1, push: 'https://gpus.example.org'}\n", "needs a token"),
+        (
+            "token_file: agent-token\ntls: {ca: nowhere.pem}\n"
+            "agent: {bind: 127.0.0.1, push: 'https://gpus.example.org'}\n",
+            "tls.ca",
+        ),
+        ("tls: {cert: no.pem, key: no.pem}\n", "tls.cert"),
+        ("token_file: nowhere\n", "nowhere does not exist"),
+    ],
+)
+def test_an_agent_refuses_whole_what_it_could_not_start_with(
+    site: Site, config: str, fault: str
+) -> None:
+    (site.folder / "agent.yml").write_text(f"rpc_port: {site.rpc}\nagent: {{bind: 127.0.0.1}}\n")
+    agent = site.start_agent_alone()
+    with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{site.rpc}") as rpc:
+        wait_until(lambda: rpc.health()["sample_age_seconds"] is not None, "it samples")
+        # What else it says could be taken over: nothing of it may be.
+        (site.folder / "agent.yml").write_text(
+            f"rpc_port: {site.rpc}\n{config}".replace("agent: {", "agent: {state_file: other, ")
+        )
+        agent.send_signal(signal.SIGHUP)
+        said = read_until(agent, "The configuration of before stays in use")
+        assert fault in said.splitlines()[-1]
+        assert sum("reload" in line for line in said.splitlines()) == 1
+        assert rpc.health()["restarts"] == 0
+    code, rest = site.gpumon.stop(agent)
+    assert code == 0
+    assert "reload" not in rest
+    assert not (site.folder / "other").exists()

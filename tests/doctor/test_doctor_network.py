@@ -11,9 +11,12 @@ import msgspec
 import pytest
 from agent_examples import busy, host, latest
 from http_serving import running
+from web_cluster import cluster as cluster_of
 from web_cluster import every_state
+from web_cluster import host as web_host
 
 from gpumon.agent.app import make_app as agent_app
+from gpumon.agent.latest import Latest
 from gpumon.commands.doctor import cluster, daemons
 from gpumon.commands.doctor.finding import Finding
 from gpumon.commands.doctor.proxy import proxy
@@ -153,15 +156,96 @@ def test_hosts_are_asked_once_and_each_trouble_is_told_of_its_host():
         found = list(cluster.hosts(config))
     assert [(f.check, f.level) for f in found] == [
         ("hosts", "ok"),
+        ("hosts", "ok"),
         ("hosts", "fault"),
         ("clock of host", "warning"),
         ("version of host", "warning"),
     ]
     assert found[0].text == "3 of 4 answer"
-    assert found[1].text.startswith("gone: refused: nothing listens on")
-    assert "behind this machine's" in found[2].text
-    assert found[2].text.startswith("behind: ")
-    assert found[3].text == f"old: gpumon 0.0.1, here {__version__}"
+    assert found[1].text == "not asked, this machine, which gpumon doctor --agent looks at: self"
+    assert found[2].text.startswith("gone: refused: nothing listens on")
+    assert "behind this machine's" in found[3].text
+    assert found[3].text.startswith("behind: ")
+    assert found[4].text == f"old: gpumon 0.0.1, here {__version__}"
+
+
+def pushed(name: str) -> HostEntry:
+    return HostEntry(name=name, source="pushed", address=f"push://{name}", host=name)
+
+
+def test_hosts_that_nobody_can_ask_are_named_with_why():
+    config = Config(hosts=[HostEntry(name="self", source="self", address="self"), pushed("gpu-9")])
+    assert [(f.level, f.text) for f in cluster.hosts(config)] == [
+        ("ok", "not asked, this machine, which gpumon doctor --agent looks at: self"),
+        ("ok", "not asked, pushing by itself, and the page shows when it did last: gpu-9"),
+    ]
+    [many] = cluster.hosts(Config(hosts=[pushed(f"gpu-{n}") for n in range(1000)]))
+    assert many.text.endswith(", gpu-19 and 980 more")
+
+
+TROUBLES = {
+    "says what": ({"errors": ["no driver is loaded. Load it"]}, "no driver is loaded", "Load it"),
+    "and how many": ({"errors": ["one", "two", "three"]}, "one (and 2 more)", None),
+    "no GPU": ({"gpu_count": 0, "gpus": []}, "the driver works, but counts no GPU", None),
+    "no count": ({"gpu_count": None}, "it does not tell how many GPUs it has", None),
+}
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_a_host_that_answers_with_errors_is_a_warning_that_says_what(case: str):
+    changes, words, cure = TROUBLES[case]
+    with serving(an_agent(**changes)) as port:
+        found = list(cluster.hosts(Config(hosts=[entry("gpu-01", port)])))
+    assert levels(found) == ["ok", "warning"]
+    assert found[1].text == f"gpu-01 answers, but: {words}"
+    assert found[1].cure == (cure or "Run gpumon doctor on that host")
+
+
+def test_a_host_whose_sampler_hangs_or_has_not_begun_is_a_warning_however_it_answers():
+    stuck = latest(host(busy(0)), age=900.0, sampler_error="NVML does not answer since 09:12")
+    begun = Latest(revision="x-0", interval=5.0)
+    old = latest(host(busy(0)), age=900.0)
+    with (
+        serving(agent_app(lambda: stuck, None)) as first,
+        serving(agent_app(lambda: begun, None)) as second,
+        serving(agent_app(lambda: old, None)) as third,
+    ):
+        entries = [entry("stuck", first), entry("begun", second), entry("old", third)]
+        found = [f for f in cluster.hosts(Config(hosts=entries)) if "clock" not in f.check]
+    assert [f.text for f in found if f.level == "warning" and f.check == "hosts"] == [
+        "stuck answers, but: NVML does not answer since 09:12",
+        "begun answers, but: no sample has been taken yet",
+        "old answers, but: its last sample is 15m old",
+    ]
+
+
+def another_server(port: int) -> HostEntry:
+    return HostEntry(
+        name="north",
+        source="gpumon",
+        address=f"gpumon+http://127.0.0.1:{port}",
+        host="127.0.0.1",
+        port=port,
+    )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ([], "this gpumon server lists no hosts"),
+        (
+            [web_host("a", state="stale"), web_host("b", state="stale")],
+            "has no fresh reading of any of its 2 hosts",
+        ),
+        ([web_host("a", state="stale"), web_host("b")], None),
+    ],
+)
+def test_another_server_that_has_nothing_to_show_is_a_warning(hosts, words):
+    app = web_app(status=lambda: cluster_of(hosts), detail=lambda _: None, config=Config())
+    with serving(app, "web") as port:
+        found = list(cluster.hosts(Config(hosts=[another_server(port)])))
+    assert levels(found) == (["ok"] if words is None else ["ok", "warning"])
+    assert words is None or words in found[1].text
 
 
 def test_hosts_that_hang_cost_one_timeout_together():

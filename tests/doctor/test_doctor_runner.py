@@ -25,7 +25,7 @@ def levels(findings: list[Finding]) -> list[tuple[str, str]]:
 
 def test_a_check_that_fails_costs_its_own_line_and_keeps_what_it_found():
     found = run_checks([Check(name="broken", look=broken), Check(name="fine", look=fine)])
-    assert levels(found) == [("broken", "ok"), ("broken", "warning"), ("fine", "ok")]
+    assert levels(found) == [("broken", "ok"), ("broken", "fault"), ("fine", "ok")]
     assert "ZeroDivisionError" in found[1].text
     assert "\x1b" not in found[1].text
 

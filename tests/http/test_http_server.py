@@ -383,12 +383,13 @@ def test_garbage_costs_its_own_connection_and_no_log_line(garbage, caplog):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("kind", ["silent", "half a head", "half a body"])
+@pytest.mark.parametrize("kind", ["silent", "half a head", "half a body", "a byte of a large body"])
 def test_two_hundred_slow_clients_delay_nobody(kind):
     said = {
         "silent": b"",
         "half a head": b"GET / HTTP/1.1\r\nHost: x\r\nX-",
         "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
+        "a byte of a large body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\na",
     }[kind]
     with running(site()) as [port]:
         clients = [connect(port) for _ in range(200)]

@@ -78,6 +78,25 @@ def test_a_name_is_served_on_all_its_addresses_with_one_port():
         assert ask("127.0.0.1", port) == b"127.0.0.1"
 
 
+def test_a_name_with_addresses_of_both_kinds_is_served_on_each(monkeypatch):
+    def lookup(*_: object, **__: object) -> list[object]:
+        stream = (socket.SOCK_STREAM, 6, "")
+        return [
+            (socket.AF_INET6, *stream, ("::1", 0, 0, 0)),
+            (socket.AF_INET, *stream, ("127.0.0.1", 0)),
+            (socket.AF_INET, *stream, ("127.0.0.2", 0)),
+        ]
+
+    monkeypatch.setattr(sockets.socket, "getaddrinfo", lookup)
+    site = Site(name="web", app=hello, binds=["gpu7.example:0"])
+    open_sockets(site)
+    monkeypatch.undo()
+    with running(site) as [port]:
+        assert ask("::1", port) == b"::1"
+        for address in ("127.0.0.1", "127.0.0.2"):
+            assert ask(address, port) == b"127.0.0.1", "where it came from"
+
+
 def test_the_chosen_port_is_told_and_kept():
     site = Site(name="web", app=hello, binds=["127.0.0.1:0"])
     first = open_sockets(site)

@@ -1,15 +1,13 @@
-"""The modules of the playbook, run by Ansible on this machine, and the collection as a whole."""
+"""The collection as a whole."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -37,45 +35,6 @@ def ansible(tmp_path: Path, program: str, *arguments: str) -> subprocess.Complet
         timeout=100,
         stdin=subprocess.DEVNULL,
     )
-
-
-def looked_at(tmp_path: Path, **parameters: Any) -> dict[str, Any]:
-    """Return what gpumon_preflight says of this machine."""
-    done = ansible(
-        tmp_path, "ansible", "localhost", "-i", "localhost,", "-c", "local",
-        "-e", f"ansible_python_interpreter={sys.executable}",
-        "-m", "gpumon_preflight", "-a", json.dumps(parameters),
-    )  # fmt: skip
-    told: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
-    return told
-
-
-def about(told: dict[str, Any], words: str) -> list[str]:
-    return [fault for fault in told["faults"] if words in fault]
-
-
-def test_everything_that_stands_against_a_host_is_told_at_once_with_its_cure(
-    tmp_path: Path,
-) -> None:
-    old = tmp_path / "python3.9"
-    old.write_text("#!/bin/sh\necho '[[3, 9], \"x86_64\"]'\n")
-    old.chmod(0o755)
-    told = looked_at(
-        tmp_path,
-        python=str(old),
-        free_mib=1_000_000_000,
-    )
-    assert about(told, "is Python 3.9, and gpumon needs 3.10 or newer")
-    assert about(told, "1000000000 are needed: make room")
-
-
-def test_a_python_without_venv_is_told_how_to_get_it(tmp_path: Path) -> None:
-    bare = tmp_path / "python3"
-    bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'venv'\" >&2\nexit 1\n")
-    bare.chmod(0o755)
-    told = looked_at(tmp_path, python=str(bare))
-    assert about(told, "apt-get install python3-venv")
-    assert told["host"]["kind"]["python"] is None
 
 
 def test_the_collection_is_built_and_its_playbooks_are_found(tmp_path: Path) -> None:

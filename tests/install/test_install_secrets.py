@@ -7,6 +7,8 @@ import ssl
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,70 @@ def test_a_certificate_near_its_end_is_made_anew_and_the_others_are_kept(tmp_pat
     both = {"gpu-01": ["gpu-01"], "gpu-02": ["gpu-02"]}
     assert named(made(tmp_path, both, "--renew-days", "45")) == ["gpu-01.crt"]
     assert named(made(tmp_path, both, "--renew-days", "45")) == []
+
+
+def test_an_expired_certificate_is_made_anew(tmp_path: Path) -> None:
+    made(tmp_path, {"gpu-01": ["gpu-01"]}, "--days", "0", "--renew-days", "0")
+    expired = tmp_path / "hosts/gpu-01.crt"
+    poll(lambda: "will expire" in shown(expired, "-checkend", "0"))
+    assert named(made(tmp_path, {"gpu-01": ["gpu-01"]})) == ["gpu-01.crt"]
+    assert "will not expire" in shown(expired, "-checkend", "0")
+
+
+def test_an_authority_near_its_end_is_warned_of_and_one_that_has_ended_stops_the_run(
+    tmp_path: Path,
+) -> None:
+    made(tmp_path)
+    renew(tmp_path, days=60)
+    [warning] = made(tmp_path)["warnings"]
+    assert "ends within 90 days" in warning
+    assert '"When the authority ends"' in warning
+    renew(tmp_path, days=0)
+    poll(lambda: run(tmp_path, HOSTS).returncode == 1)
+    told = run(tmp_path, HOSTS).stderr
+    assert "has ended" in told
+    assert "move ca.key and ca.crt away" in told
+
+
+def test_the_authority_is_changed_without_a_gap(tmp_path: Path) -> None:
+    """As docs/install.md says: first everybody believes both, then the certificates become new."""
+    made(tmp_path)
+    old, ca = tmp_path / "old", tmp_path / "ca.crt"
+    old.mkdir()
+    for name in ("ca.key", "ca.crt"):
+        (tmp_path / name).rename(old / name)
+    assert named(made(tmp_path, {})) == ["ca.crt"]
+    new = ca.read_text()
+    ca.write_text(new + (old / "ca.crt").read_text())
+    certificate = tmp_path / "hosts/gpu-01.crt"
+    assert named(made(tmp_path)) == [], "certificates of the old one are good still"
+    assert verified(old / "ca.crt", certificate)
+    for path in tmp_path.glob("hosts/*.crt"):
+        path.unlink()
+    assert named(made(tmp_path)) == ["gpu-01.crt", "page-web.crt"]
+    ca.write_text(new)
+    assert verified(ca, certificate)
+    assert named(made(tmp_path)) == []
+
+
+def verified(authority: Path, certificate: Path) -> bool:
+    command = ["openssl", "verify", "-CAfile", str(authority), str(certificate)]
+    return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+
+
+def renew(folder: Path, days: int) -> None:
+    """Let the authority end in so many days."""
+    command = ["openssl", "x509", "-in", f"{folder}/ca.crt", "-signkey", f"{folder}/ca.key"]
+    command += ["-days", str(days), "-out", f"{folder}/new"]
+    subprocess.run(command, check=True, capture_output=True, timeout=10)
+    (folder / "new").replace(folder / "ca.crt")
+
+
+def poll(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_another_name_or_another_authority_makes_a_new_certificate(tmp_path: Path) -> None:

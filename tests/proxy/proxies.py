@@ -68,8 +68,13 @@ class Proxy:
 
 def nginx(heading: str, folder: Path, page_port: int, **files: Path) -> Proxy:
     """Start nginx with the example under `heading`; `files` stand for the paths in it."""
+    return nginx_site(example(heading), folder, page_port, **files)
+
+
+def nginx_site(site: str, folder: Path, page_port: int, **files: Path) -> Proxy:
+    """Start nginx with such a site."""
     port = free_port()
-    site = example(heading).replace("127.0.0.1:8042", f"127.0.0.1:{page_port}")
+    site = site.replace("127.0.0.1:8042", f"127.0.0.1:{page_port}")
     site = re.sub(r"listen (80|443)", f"listen 127.0.0.1:{port}", site)
     for name, path in files.items():
         site = re.sub(rf"\S*/\S*\.{name};", f"{path};", site)
@@ -90,8 +95,13 @@ def nginx(heading: str, folder: Path, page_port: int, **files: Path) -> Proxy:
 
 def caddy(heading: str, folder: Path, page_port: int, **values: str) -> Proxy:
     """Start Caddy with the example under `heading`; `values` replace texts in it."""
+    return caddy_site(example(heading), folder, page_port, **values)
+
+
+def caddy_site(site: str, folder: Path, page_port: int, **values: str) -> Proxy:
+    """Start Caddy with such a site."""
     port = free_port()
-    site = example(heading).replace("127.0.0.1:8042", f"127.0.0.1:{page_port}")
+    site = site.replace("127.0.0.1:8042", f"127.0.0.1:{page_port}")
     site = re.sub(r"^:80", f"http://127.0.0.1:{port}", site, flags=re.M)
     site = site.replace("https://gpus.example.org", f"https://localhost:{port}")
     for text, value in values.items():

@@ -8,7 +8,6 @@ import http.client
 import json
 import re
 import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +15,10 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from commands.running import Command
+from proxy.logins import PASSWORD, self_signed, with_login
 from proxy.proxies import Proxy, caddy, free_port, nginx
 
 pytestmark = pytest.mark.system
-
-PASSWORD = "correct horse"
 
 
 class Reply(NamedTuple):
@@ -179,41 +177,7 @@ def test_the_prefix_without_its_slash_leads_to_the_page(
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate of its own for localhost."""
-    pem, key = tmp_path / "site.pem", tmp_path / "site.key"
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    command = [*make.split(), *names.split(), "-keyout", str(key), "-out", str(pem)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-    return pem, key
-
-
-def _hash(program: str, tmp_path: Path) -> str:
-    if program == "nginx":
-        command = ["openssl", "passwd", "-apr1", PASSWORD]
-    else:
-        command = ["caddy", "hash-password", "--plaintext", PASSWORD]
-    done = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )
-    return done.stdout.strip()
-
-
-def _with_login(program: str, tmp_path: Path, port: int, certificate: tuple[Path, Path]) -> Proxy:
-    """Start a proxy with HTTPS and a login for alice."""
-    pem, key = certificate
-    hashed = _hash(program, tmp_path)
-    title = f"{program}, HTTPS and a login"
-    if program == "nginx":
-        users = tmp_path / "users"
-        users.write_text(f"alice:{hashed}\n")
-        return nginx(title, tmp_path, port, pem=pem, key=key, htpasswd=users)
-    paths = {"/etc/ssl/certs/gpus.pem": str(pem), "/etc/ssl/private/gpus.key": str(key)}
-    return caddy(title, tmp_path, port, HASH=hashed, **paths)
+    return self_signed(tmp_path)
 
 
 @pytest.mark.parametrize("program", STARTS)
@@ -224,7 +188,7 @@ def test_https_and_a_login_stand_in_front_of_everything(
     stopping: list[Proxy],
     certificate: tuple[Path, Path],
 ) -> None:
-    proxy = _with_login(program, tmp_path, page(), certificate)
+    proxy = with_login(program, tmp_path, page(), certificate)
     stopping.append(proxy)
     tls = ssl.create_default_context(cafile=str(certificate[0]))
     for path in ("/", "/status.json", "/status.txt"):
@@ -279,7 +243,7 @@ def test_who_logged_in_at_the_proxy_is_known_by_that_name_whatever_else_was_sent
     stopping: list[Proxy],
     certificate: tuple[Path, Path],
 ) -> None:
-    proxy = _with_login(program, tmp_path, page(READERS), certificate)
+    proxy = with_login(program, tmp_path, page(READERS), certificate)
     stopping.append(proxy)
     tls = ssl.create_default_context(cafile=str(certificate[0]))
     login = "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -229,6 +231,11 @@ ANSWERS = {
         b"<methodResponse><params><param><value><array><data><value>taken</value>"
         b"<value>&lt;/string&gt;</value></data></array></value></param></params></methodResponse>"
     ),
+    "a harmless entity": http(
+        b'<!DOCTYPE x [<!ENTITY a "taken">]><methodResponse><params><param><value><array><data>'
+        b"<value>&a;</value><value>t-1</value></data></array></value></param></params>"
+        b"</methodResponse>"
+    ),
     "always again": http(
         b"<methodResponse><params><param><value><array><data><value>again</value>"
         b"<value>t-1</value></data></array></value></param></params></methodResponse>"
@@ -246,8 +253,34 @@ def test_whatever_answers_that_is_no_server_of_ours_is_one_sentence(case: str):
             with pytest.raises(PushFailed) as caught:
                 await pusher.push()
             await pusher.close()
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 400
+        said = str(caught.value)
+        assert caught.value.kind == ("not taken" if case == "always again" else "bad answer")
+        assert said.startswith(f"{caught.value.kind}: ")
+        assert "\n" not in said
+        assert len(said) < 400
+        assert not any(raw in said for raw in ("<", "SSH-2.0", "x" * 20)), "never shown raw"
+
+    run(work())
+
+
+def test_a_reading_that_is_too_large_to_push_is_told_on_both_sides(caplog):
+    async def work() -> None:
+        sampled, server = Sampled(), Server()
+        sampled.sample()
+        async with serving(server) as port:
+            pusher = sampled.pusher(f"http://127.0.0.1:{port}")
+            await pusher.push()
+            sampled.sample("x-2")
+            # Nothing that gzip could make smaller.
+            noise = base64.b64encode(os.urandom(900_000)).decode()
+            large = encode(msgspec.structs.replace(SNAPSHOT, errors=[noise]))
+            sampled.latest = msgspec.structs.replace(sampled.latest, snapshot=large)
+            with pytest.raises(PushFailed, match="1 MiB a push at most") as caught:
+                await pusher.push()
+            await pusher.close()
+        assert caught.value.kind == "too large"
+        assert "not read" in server.fleet.record("gpu-09").failure.message
+        assert caplog.text.count("a push of gpu-09 from 127.0.0.1 was refused") == 1
 
     run(work())
 

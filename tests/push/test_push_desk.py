@@ -34,6 +34,12 @@ SUMMARY = encode(summarize(SNAPSHOT)).decode()
 PACKED = base64.b64encode(gzip.compress(encode(SNAPSHOT))).decode()
 
 
+@pytest.fixture(autouse=True)
+def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that is refused is not waited for: most of these are only announced."""
+    monkeypatch.setattr("gpumon.http.wsgi.LINGER_SECONDS", 0.05)
+
+
 @contextmanager
 def server(prefix: str = "", *lines: str) -> Iterator[tuple[int, Fleet]]:
     config = a_config(GPU_09, GPU_10, web=WebConfig(prefix=prefix))
@@ -170,23 +176,62 @@ def test_a_host_that_is_not_expected_is_told_what_to_write(caplog):
         assert "write push://gpu-11 into hosts" in caplog.text
 
 
-def test_an_oversized_push_is_refused_before_it_is_read():
-    with server() as (port, _):
-        head = (
-            f"POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Type: text/xml\r\n"
-            f"Authorization: {login('gpu-09', 'for-all')}\r\n"
-        )
-        announced = f"{head}Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n"
-        # Not a byte of the body was sent, and the answer is there.
-        assert b" 413 " in exchange(port, announced.encode()).split(b"\r\n")[0]
+def announced(size: int, name: str = "gpu-09", token: str = "for-all") -> bytes:
+    """The head of a push of so many bytes."""
+    return (
+        f"POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Type: text/xml\r\n"
+        f"Authorization: {login(name, token)}\r\nContent-Length: {size}\r\n\r\n"
+    ).encode()
 
 
-def test_who_has_no_token_can_not_make_the_server_hold_a_large_body():
-    with server() as (port, _):
-        large = b"x" * (100 * 1024)
-        assert post(port, large)[0] == 200
-        assert post(port, large, Authorization=login("gpu-09", "wrong"))[0] == 413
-        assert post(port, large, path="/")[0] == 413
+def test_an_oversized_push_is_refused_before_it_is_read_and_told_once(caplog):
+    with server() as (port, fleet), caplog.at_level(logging.INFO):
+        for _ in range(5):
+            # Not a byte of the body was sent, and the answer is there.
+            answer = exchange(port, announced(MAX_BODY_BYTES + 1))
+            assert b" 413 " in answer.split(b"\r\n")[0]
+            assert answer.lower().count(b"connection: close") == 1
+        [host, other] = fleet.status().hosts
+        assert (host.state, host.reason_kind) == ("never", "failed")
+        assert f"it has more than {MAX_BODY_BYTES} bytes: not read" in host.reason
+        assert other.reason == "not asked yet"
+        assert caplog.text.count("was refused") == 1
+
+
+def test_an_oversized_push_that_does_not_announce_its_size_is_told_as_well(caplog):
+    with server() as (port, fleet), caplog.at_level(logging.INFO):
+        head = announced(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        body = b"%x\r\n%b\r\n" % (MAX_BODY_BYTES + 1, b"x" * (MAX_BODY_BYTES + 1))
+        assert b" 413 " in exchange(port, head + body + b"0\r\n\r\n").split(b"\r\n")[0]
+        assert "not read" in fleet.status().hosts[0].reason
+        assert caplog.text.count("was refused") == 1
+
+
+def test_who_has_no_token_can_not_make_the_server_hold_a_large_body_and_is_told_that(caplog):
+    large = 100 * 1024
+    with server() as (port, fleet), caplog.at_level(logging.INFO):
+        assert post(port, b"x" * large)[0] == 200
+        caplog.clear()
+        answer = exchange(port, announced(large, token="wrong"))
+        assert b" 401 " in answer.split(b"\r\n")[0]
+        assert fleet.status().hosts[0].reason_kind == "wrong token"
+        assert caplog.text.count("was refused") == 1
+        assert post(port, b"x" * large, path="/")[0] == 413
+
+
+def test_a_host_whose_own_pushes_arrive_has_a_note_of_those_that_others_tried():
+    with server() as (port, fleet):
+        url = f"http://gpu-09:for-all@127.0.0.1:{port}/RPC2"
+        with xmlrpc.client.ServerProxy(url) as rpc:
+            _, ticket = rpc.push("", 0, "", "{}")
+            assert post(port, call(), Authorization=login("gpu-09", "s3cret"))[0] == 401
+            assert rpc.push(ticket, 0.0, "r-1", SUMMARY, PACKED)[0] == "taken"
+        [host, _] = fleet.status().hosts
+        assert (host.state, host.reason) == ("fresh", None)
+        [note] = [note for note in host.notes if "push" in note]
+        assert note.startswith("a push under its name was refused 0s ago: wrong token: ")
+        assert "from 127.0.0.1" in note
+        assert "s3cret" not in note
 
 
 def test_without_an_entrance_there_is_nothing_to_push_to():

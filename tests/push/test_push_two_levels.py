@@ -349,7 +349,7 @@ def test_a_server_that_is_not_there_and_one_that_is_none_say_what_was_found():
     banner, gone, login, unchanged = asyncio.run(work())
     assert "found an SSH banner. Write the address of its front page" in banner
     assert gone.startswith("refused: nothing listens on gpumon+http://127.0.0.1:")
-    assert gone.endswith("Is 'gpumon web' running there?")
+    assert gone.endswith("Is 'gpumon web' running on that host?")
     assert "asks for a login (401)" in login
     assert "HTTP status 304" in unchanged
 

@@ -1,4 +1,4 @@
-"""vesta's senders: a stand-in written from their description, and hostile ones."""
+"""vesta's senders: unchanged ones, and hostile ones."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import logging
 import pickle
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from cluster_tools import a_config
 from http_serving import running
+from push.vesta_sender import Sender, gpu
 
 from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.sources.pushed import PushInbox
@@ -30,78 +29,6 @@ from gpumon.web.refused_pushes import Refusals
 from gpumon.web.vesta import VestaDesk
 
 NODE = HostEntry(name="node-1.lab", source="pushed", address="push://node-1.lab", host="node-1.lab")
-
-
-def gpu(index: int = 0, **fields: object) -> dict[str, object]:
-    told = {
-        "device_num": index,
-        "uuid": f"GPU-{index:08}",
-        "gpu_name": "NVIDIA GeForce RTX 3090",
-        "temperature": 41,
-        "total_memory": 24_576,
-        "available_memory": 4_576,
-        "used_memory": 20_000,
-        "timestamp": "2026/01/05 08:02:03.123",
-        "gpu_volatile": 87,
-        "processes": [
-            {"pid": "4242", "name": "/usr/bin/python", "user": "alice", "used_memory": 19_800}
-        ],
-    }
-    return {**told, **fields}
-
-
-class Sender:
-    """As its description says: registers, posts, and registers again when it is unknown."""
-
-    def __init__(self, port: int, host: str = "node-1.lab", token: str = "v-token") -> None:
-        self.base = f"http://127.0.0.1:{port}"
-        self.host, self.token = host, token
-        self.identity: str | None = None
-        self.clock = 0
-
-    def get(self, path: str, **query: str) -> dict[str, Any]:
-        return self._ask(urllib.request.Request(f"{self.base}{path}?{_query(query)}"))
-
-    def post(self, path: str, body: bytes, **query: str) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
-        url = f"{self.base}{path}?{_query(query)}"
-        return self._ask(urllib.request.Request(url, body, headers))
-
-    def status_of(self, path: str) -> int:
-        """Return what a post says: the status in the body, or that of HTTP where it has none."""
-        try:
-            return int(self.post(path, b"{}", token=self.token)["status_code"])
-        except urllib.error.HTTPError as error:
-            return error.code
-
-    def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            assert answer.status == 200
-            told: dict[str, Any] = json.loads(answer.read())
-            return told
-
-    def send(self, *gpus: dict[str, object]) -> dict[str, Any]:
-        self.clock += 1
-        stamp = f"2026/01/05 08:02:03.{self.clock:03}"
-        data = {f"gpu:{n}": {**told, "timestamp": stamp} for n, told in enumerate(gpus)}
-        return self.send_raw(json.dumps({"gpu_data": data}).encode())
-
-    def send_raw(self, body: bytes) -> dict[str, Any]:
-        for _ in range(2):
-            if self.identity is None:
-                told = self.get("/register/", host_name=self.host, token=self.token)
-                if told["status_code"] != 200:
-                    return told
-                self.identity = told["id"]
-            told = self.post(f"/update/host/{self.identity}", body, token=self.token)
-            if told["status_code"] != 404:
-                break
-            self.identity = None
-        return told
-
-
-def _query(query: dict[str, str]) -> str:
-    return urllib.parse.urlencode(query)
 
 
 @contextmanager
@@ -228,22 +155,29 @@ def test_what_is_no_reading_is_refused_and_said_on_the_row(case: str, caplog):
         assert "Traceback" not in caplog.text
 
 
-def test_the_same_reading_again_is_refused():
-    with server() as (port, _):
+def test_the_same_reading_again_is_refused_and_its_host_says_so():
+    with server() as (port, fleet):
         sender = Sender(port)
         body = json.dumps({"gpu_data": {"gpu:0": gpu()}}).encode()
         assert sender.send_raw(body)["status_code"] == 200
         assert sender.send_raw(body)["status_code"] == 403
+        assert "was posted before" in fleet.status().hosts[0].notes[-1]
         assert sender.send(gpu())["status_code"] == 200
 
 
 def test_an_oversized_reading_is_refused_and_without_a_token_a_smaller_one_too():
-    with server() as (port, _):
+    with server() as (port, fleet):
         sender = Sender(port)
         sender.send(gpu())
-        for size, token in ((MAX_BODY_BYTES + 1, "v-token"), (100_000, "wrong")):
-            with pytest.raises(urllib.error.HTTPError, match="413"):
-                sender.post(f"/update/host/{sender.identity}", b" " * size, token=token)
+        for size, token, code, words in (
+            (MAX_BODY_BYTES + 1, "v-token", 400, "has more than 1048576 bytes: not read"),
+            (100_000, "wrong", 403, "came with no token of"),
+        ):
+            path = f"/update/host/{sender.identity}"
+            assert sender.post(path, b" " * size, token=token)["status_code"] == code
+            assert words in fleet.record("node-1.lab").refused.message
+        # After a restart of the server: a host with many processes is asked to register as well.
+        assert sender.post(f"/update/host/{'0' * 32}", b" " * 100_000)["status_code"] == 404
 
 
 @pytest.mark.parametrize("identity", ["None", "0" * 32, "x" * 5000, "%00", "../register"])

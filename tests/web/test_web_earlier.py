@@ -249,6 +249,47 @@ def test_what_may_be_held_is_not_available(blind: Gpu) -> None:
     assert device["is_available"] is False
 
 
+@pytest.mark.parametrize(
+    "out_of_use",
+    [
+        read_gpu(0, ecc_volatile_uncorrected=2),
+        read_gpu(0, lost=True),
+        read_gpu(0, clock_event_reasons=["hw_thermal_slowdown"]),
+        read_gpu(0, compute_mode="prohibited"),
+    ],
+)
+def test_a_gpu_that_is_broken_or_closed_is_not_available(out_of_use: Gpu) -> None:
+    [device] = gpu_status(HostSnapshot(hostname="h", time=NOW, gpus=[out_of_use]))["gpus"]
+    assert device["is_available"] is False
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("drained", "drained"), ("fault", "broken"), ("unknown", "not known")]
+)
+def test_what_the_page_calls_out_of_use_no_old_form_calls_free(state: str, word: str) -> None:
+    """`drained` is the configuration's word: the reading itself shows a free GPU."""
+
+    def detail(_: str) -> HostSnapshot:
+        return HostSnapshot(hostname="h", time=NOW, gpus=[read_gpu(0)], gpu_count=1)
+
+    shown = cluster([host("h", [gpu(0, state)])])
+    [told] = answer("/cluster_status", site(shown, detail))
+    assert told["gpus"][0]["is_available"] is False
+    page = static_page(shown, detail)
+    assert re.findall(r'<tr class="(\w+)" title="([\w ]+),', page) == [("unknown", word)]
+    [row] = csv.DictReader(io.StringIO(load_csv(shown, detail)))
+    assert row["username"] == "?"
+
+
+def test_a_host_whose_gpus_nobody_knows_is_an_error_and_not_empty() -> None:
+    def detail(_: str) -> HostSnapshot:
+        return HostSnapshot(hostname="h", time=NOW, errors=["No driver answers."])
+
+    told = answer("/cluster_status", site(cluster([host("h", [])]), detail))
+    assert told == [{"error": "No driver answers.", "hostname": "h"}]
+    assert gpu_status(detail("h"))["error"] == "No driver answers."
+
+
 def test_gpu_status_is_this_machine_where_the_server_reads_it() -> None:
     assert answer("/gpu_status", earlier(own="gpu-1"))["hostname"] == "gpu-1"
     reply = get(earlier(), "/gpu_status", accept="*/*")

@@ -7,45 +7,11 @@ import msgspec
 import pytest
 from web_client import Page, get, site
 from web_cluster import every_state, simulated
+from web_hostile import HOSTILE, renamed
 
 from gpumon.cluster.status import ClusterStatus
 from gpumon.model import HealthEvent, HostSnapshot
 from gpumon.web.links import segment
-
-HOSTILE = [
-    '"><script>alert(1)</script><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)' x='",
-    "</title></td></table></main><iframe src=//evil.example>",
-    "{{7*7}} % import os",
-    "javascript:alert(1)",
-    "\x1b]0;owned\x07\x1b[31m\u202egpj.exe\u2066\x00",
-    "a\r\nSet-Cookie: b=c\n\n",
-    "x" * 10_000,
-    "&lt;b&gt;&amp;",
-]
-KEPT = {"state", "host_state", "schema", "level"}
-
-
-def _texts(value: Any, rename: Any, key: str = "") -> Any:
-    """Return `value` with every text in it renamed, the states apart; keys of mappings too."""
-    if isinstance(value, dict):
-        open_keys = key in ("labels", "unknown")
-        return {
-            (rename(name) if open_keys else name): _texts(inner, rename, name)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_texts(inner, rename, key) for inner in value]
-    if isinstance(value, str) and key not in KEPT:
-        return rename(value)
-    return value
-
-
-def _renamed(value: Any, kind: type, word: str, numbers: dict[str, int]) -> Any:
-    def rename(text: str) -> str:
-        return f"{word}{numbers.setdefault(text, len(numbers))}"
-
-    return msgspec.convert(_texts(msgspec.to_builtins(value), rename), kind)
 
 
 def _cluster(word: str) -> tuple[Any, list[str], list[str]]:
@@ -59,8 +25,8 @@ def _cluster(word: str) -> tuple[Any, list[str], list[str]]:
             for holder in gpu.holders:
                 holder.user_by = "a rule"
     merged = msgspec.structs.replace(merged, hosts=[*merged.hosts, *sample.hosts])
-    status = _renamed(merged, ClusterStatus, word, numbers)
-    renamed = {}
+    status = renamed(merged, ClusterStatus, word, numbers)
+    known = {}
     for name, detail in details.items():
         for gpu in detail.gpus:
             gpu.hints.append("a hint")
@@ -79,9 +45,9 @@ def _cluster(word: str) -> tuple[Any, list[str], list[str]]:
             for process in gpu.processes or []:
                 process.job = process.container = process.note = "somewhere"
                 process.started_from = process.user_by = "somehow"
-        renamed[f"{word}{numbers[name]}"] = _renamed(detail, HostSnapshot, word, numbers)
+        known[f"{word}{numbers[name]}"] = renamed(detail, HostSnapshot, word, numbers)
     users = [user.user for user in status.users if user.user is not None]
-    app = site(status, renamed.get, title=word)
+    app = site(status, known.get, title=word)
     return app, [host.name for host in status.hosts], users
 
 

@@ -105,6 +105,8 @@ def test_every_link_of_every_page_leads_somewhere_inside(mount):
         parts = urlsplit(address)
         assert parts.netloc == "site", f"{address} leads away"
         assert parts.path.startswith(f"{outside}/"), f"{address} leaves the prefix"
+        if parts.query.count("&") > 0:
+            continue  # a filter, an order and a mode are each followed, their thousand mixtures not
         query = f"?{parts.query}" if parts.query else ""
         reply = get(app, inside(parts.path) + query)
         if parts.path.endswith(("/gpu-99", "/place")):

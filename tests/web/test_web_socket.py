@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gzip
 import http.client
 import threading
-from collections.abc import Iterator
 
 from web_client import BROWSER, site
 from web_cluster import simulated
-
-from gpumon.http.server import Site, open_sockets, serve
-
-
-@contextlib.contextmanager
-def _served(app) -> Iterator[int]:
-    """Serve `app` in a thread; give the port."""
-    listening = Site(name="web", app=app, binds=["127.0.0.1:0"])
-    port = int(open_sockets(listening)[0].rpartition(":")[2])
-    loop, shutdown = asyncio.new_event_loop(), asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve([listening], shutdown),))
-    thread.start()
-    try:
-        yield port
-    finally:
-        loop.call_soon_threadsafe(shutdown.set)
-        thread.join(timeout=10)
-        assert not thread.is_alive()
-        loop.close()
+from web_serving import served
 
 
 def test_page_head_and_304_come_over_one_connection():
     status, details, _ = simulated(8)
     headers = {"Accept": BROWSER, "Accept-Encoding": "gzip"}
-    with _served(site(status, details.get)) as port:
+    with served(site(status, details.get)) as port:
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         client.request("GET", "/gpus/", headers=headers)
         kept = client.sock
@@ -80,7 +59,7 @@ def test_many_browsers_get_the_same_page():
         bodies.append(client.getresponse().read())
         client.close()
 
-    with _served(site(status, details.get)) as port:
+    with served(site(status, details.get)) as port:
         threads = [threading.Thread(target=ask, args=(port,)) for _ in range(16)]
         for thread in threads:
             thread.start()
@@ -94,7 +73,7 @@ def test_a_failure_inside_is_a_sentence_to_the_client_and_one_traceback_in_the_l
     def broken():
         raise RuntimeError("the secret reason")
 
-    with _served(site(broken)) as port:
+    with served(site(broken)) as port:
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         client.request("GET", "/status.json")
         reply = client.getresponse()

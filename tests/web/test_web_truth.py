@@ -327,3 +327,10 @@ def test_unified_memory_is_told_from_unknown_memory():
     shared = gpu(0, memory_used_mib=None, memory_total_mib=None, unified_memory=True)
     front = page(site(cluster([host("spark", [shared])])), "/")
     assert front.row("0")[3] == "shared with host"
+
+
+@pytest.mark.parametrize("state", ["unknown", "fault", "drained"])
+def test_of_a_gpu_that_is_out_no_instances_are_counted_as_not_free(state):
+    split = gpu(0, state, mig_mode=True, mig=[instance(0, state), instance(1, state)])
+    html = get(site(cluster([host("gpu-1", [split])])), "/").text
+    assert f'<span class="sr">1 {state}: 0</span>' in html

@@ -9,7 +9,7 @@ from msgspec import structs
 from gpumon.cluster.record import Moment, Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
-from gpumon.cluster.totals import cluster_totals, counted_gpus, model_totals, user_totals
+from gpumon.cluster.totals import cluster_totals, model_totals, shares_of, user_totals
 from gpumon.cluster.view import build
 from gpumon.config import Config, HostEntry, Limits, WebConfig
 from gpumon.model import HostSnapshot
@@ -94,16 +94,16 @@ def cluster(
     hosts: list[HostStatus], *, title: str = "GPUs", revision: str = "r-1", time: float = NOW
 ) -> ClusterStatus:
     """Put hosts together as the server does."""
-    counted = counted_gpus(hosts)
+    shares = shares_of(hosts)
     return ClusterStatus(
         simulated=any(one.simulated for one in hosts),
         title=title,
         revision=revision,
         time=time,
         poll_interval_seconds=5.0,
-        totals=cluster_totals(hosts, counted),
-        models=model_totals(counted),
-        users=user_totals(counted),
+        totals=cluster_totals(hosts, shares),
+        models=model_totals(shares),
+        users=user_totals(shares),
         hosts=hosts,
     )
 

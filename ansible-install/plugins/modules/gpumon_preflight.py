@@ -17,9 +17,27 @@ options:
   ports:
     description:
       - TCP ports that will be used, by the service that will use them. Without a number, the port
-        of an earlier tool's configuration on the host holds, else the usual one.
+        of gpumon's own configuration on the host holds, else that of an earlier tool's, else the
+        usual one.
     type: dict
     default: {}
+  proxy:
+    description: The proxy that will stand in front of the page; none where it is empty.
+    type: str
+    default: ""
+  proxy_ports:
+    description: TCP ports that it will listen on.
+    type: list
+    elements: int
+    default: [80, 443]
+  etc:
+    description: Folder of gpumon's configuration.
+    type: path
+    default: /etc/gpumon
+  old_config:
+    description: Configuration of gpumonitor.
+    type: path
+    default: /home/gpumonitor/config.yml
   root:
     description: Folder that releases are installed below.
     type: path
@@ -46,7 +64,10 @@ faults:
   type: list
   elements: str
 host:
-  description: Its kind (python 3.11, arch x86_64), ports, units and configuration of earlier tools.
+  description:
+    - Its kind (python 3.11, arch x86_64), ports, units and configuration of earlier tools.
+    - As C(known_ports) the ports of the agents, by host, that its own configuration names, so that
+      a run that leaves those hosts out does not have to guess.
   returned: always
   type: dict
 """
@@ -67,7 +88,6 @@ EARLIER = {
     "gpumonitor-web.service": "web",
     "nvgpu-agent.service": "agent",
 }
-OLD_CONFIG = "/home/gpumonitor/config.yml"
 USUAL = {"gpumon-agent": ("rpc_port", 8043), "gpumon-web": ("web_port", 8042)}
 PROBE = (
     "import json, os, sys, venv; "
@@ -110,8 +130,16 @@ def look_at_disk(module, faults):
         faults.append(f"{free} MiB are free in {folder} and {wanted} are needed: make room")
 
 
-def look_at_ports(ports, faults):
-    for service, port in ports.items():
+def look_at_ports(module, ports, faults):
+    wanted = [
+        (service, port, "set another port (gpumon_rpc_port, gpumon_web_port)")
+        for service, port in ports.items()
+    ]
+    proxy = module.params["proxy"]
+    if proxy:
+        cure = "let that be the page's proxy too (gpumon_proxy_program)"
+        wanted += [(proxy, port, cure) for port in module.params["proxy_ports"]]
+    for service, port, cure in wanted:
         if is_free(port):
             continue
         holder = holder_of(port)
@@ -119,18 +147,24 @@ def look_at_ports(ports, faults):
         if holder is None or not any(unit in holder for unit in ours):
             faults.append(
                 f"port {port}, which {service} needs, is taken by {holder or 'something unseen'}: "
-                "stop that, or set another port (gpumon_rpc_port, gpumon_web_port)"
+                f"stop that, or {cure}"
             )
 
 
-def wanted_ports(module, old_config):
-    """Return the ports by service."""
+def wanted_ports(module, *configs):
+    """Return the ports by service: as asked for, or of the first configuration that has one."""
     ports = {}
     for service, port in module.params["ports"].items():
         key, usual = USUAL[service]
-        old = re.search(rf"^{key}:\s*(\d+)\s*(#|$)", old_config, re.MULTILINE)
-        ports[service] = int(port or (old and old.group(1)) or usual)
+        kept = [re.search(rf"^{key}:\s*(\d+)\s*(#|$)", text, re.MULTILINE) for text in configs]
+        ports[service] = int(port or next((found.group(1) for found in kept if found), usual))
     return ports
+
+
+def known_ports(installed):
+    """Return the agents' ports by host, as an earlier run wrote them into a server's hosts."""
+    entry = re.compile(r"""^-\s+name:\s*(\S+)\n\s+address:\s*\S*:(\d+)['"]?$""", re.MULTILINE)
+    return {name.strip("'\""): int(port) for name, port in entry.findall(installed)}
 
 
 def is_free(port):
@@ -197,19 +231,24 @@ def main():
             "ports": {"type": "dict", "default": {}},
             "root": {"type": "path", "default": "/opt/gpumon"},
             "free_mib": {"type": "int", "default": 200},
+            "proxy": {"type": "str", "default": ""},
+            "proxy_ports": {"type": "list", "elements": "int", "default": [80, 443]},
+            "etc": {"type": "path", "default": "/etc/gpumon"},
+            "old_config": {"type": "path", "default": "/home/gpumonitor/config.yml"},
         },
         supports_check_mode=True,
     )
     faults = []
-    old_config = read(OLD_CONFIG)
-    ports = wanted_ports(module, old_config)
+    installed = read(os.path.join(module.params["etc"], "config.yml"))
+    old_config = read(module.params["old_config"])
+    ports = wanted_ports(module, installed, old_config)
     if not os.path.isdir("/run/systemd/system"):
         faults.append("systemd does not run here: gpumon is installed as units of systemd")
     if os.geteuid() != 0:
         faults.append("this is not root: run with --become, or --ask-become-pass")
     python, arch = look_at_python(module, faults)
     look_at_disk(module, faults)
-    look_at_ports(ports, faults)
+    look_at_ports(module, ports, faults)
     module.exit_json(
         changed=False,
         faults=faults,
@@ -218,6 +257,7 @@ def main():
             "earlier": earlier_tools(module),
             "old_config": old_config,
             "ports": ports,
+            "known_ports": known_ports(installed),
         },
     )
 

@@ -8,8 +8,9 @@ module: gpumon_service
 short_description: Run a service of gpumon from a release, with a health gate and a way back
 description:
   - The service is started anew only when its release, its unit or one of its files differs from
-    what it was started with, when it is not running, or when it does not answer. systemd reads its
-    units anew only when a unit has changed.
+    what it was started with, when it is not running, or when it does not answer. It is reloaded
+    where it takes over all that has changed while it runs, and left alone where nothing of it
+    matters to this service. systemd reads its units anew only when a unit has changed.
   - After a start the service has to answer on /healthz and to stay alive, an agent has to see as
     many GPUs as before, and a server some host when it saw some before. Else release, unit and
     files of the last good start are put back and started.
@@ -33,8 +34,22 @@ options:
     type: list
     elements: path
     default: []
+  reloads:
+    description: Those of the files that it reads again when it is reloaded.
+    type: list
+    elements: path
+    default: []
+  pending:
+    description: In check mode, those of its files that would have been changed before.
+    type: list
+    elements: path
+    default: []
+  config_text:
+    description: In check mode, what its config.yml would be.
+    type: str
+    default: ""
   port:
-    description: TCP port that it answers on.
+    description: TCP port that it answers on; 0 is that of its configuration.
     type: int
     default: 0
   address:
@@ -62,6 +77,14 @@ options:
     description: Seconds within which it has to answer after a start.
     type: int
     default: 60
+  reload_seconds:
+    description: Within so many it has to say that it has reloaded, else it is started anew.
+    type: int
+    default: 15
+  steady:
+    description: Seconds that it has to be well for. One that dies after its first answer is not.
+    type: float
+    default: 3
   root:
     description: Folder that releases are installed below.
     type: path
@@ -82,10 +105,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reasons:
-  description: Why it was started anew.
+  description: Why it was started anew or reloaded.
   returned: when state is started
   type: list
   elements: str
+how:
+  description: Whether it was started anew (restart) or reloaded (reload); none, nothing was done.
+  returned: when state is started
+  type: str
 report:
   description: Release, version, whether active, enabled and well, GPUs, days of the certificate.
   returned: always
@@ -96,6 +123,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -103,9 +131,12 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+PORTS = {"agent": ("rpc_port", 8043), "web": ("web_port", 8042)}
 UNITS = "/etc/systemd/system"
-STEADY_SECONDS = 3.0
-"""It has to be well for so long: a program that dies after its first answer is not."""
+
+
+RESTART, RELOAD, NONE = "restart", "reload", "none"
+SHOWN = {RESTART: "start anew", RELOAD: "reload", NONE: "leave alone"}
 
 
 class Sick(Exception):
@@ -115,7 +146,7 @@ class Sick(Exception):
 class Service:
     def __init__(self, module):
         self.module = module
-        self.params = module.params
+        self.params = dict(module.params)
         self.name = module.params["name"]
         self.unit = f"gpumon-{self.name}.service"
         self.unit_file = os.path.join(UNITS, self.unit)
@@ -124,6 +155,10 @@ class Service:
         self.link = os.path.join(self.params["root"], self.name)
         self.previous = self.link + ".previous"
         self.good = os.path.join(self.params["root"], ".good-" + self.name)
+        self.config = os.path.join(self.params["etc"], "config.yml")
+        self.token = os.path.join(self.params["etc"], "token")
+        if not self.params["port"]:
+            self.params["port"] = port_in(self.config, *PORTS[self.name])
 
     # ---- What is there. ----
 
@@ -145,23 +180,54 @@ class Service:
         except (OSError, ValueError):
             return {}
 
-    def reasons(self):
-        """Return why it has to be started anew, in words."""
+    def changes(self):
+        """Return what is to be done to it: pairs of why, and RESTART, RELOAD or NONE."""
         want, had = self.fingerprint(), self.last_good()
-        found = [f"{name} changed" for name in want if want[name] != had.get(name)]
+        changed = [name for name in want if want[name] != had.get(name)]
+        changed += [path for path in self.params["pending"] if path not in changed]
+        found = [self.change_of(name, had) for name in changed]
         if os.path.realpath(self.link) != self.params["release"]:
-            found.append("another release is linked")
+            found.append(("another release is linked", RESTART))
         if not self.is_active():
-            found.append("it is not running")
-        elif not found:
+            found.append(("it is not running", RESTART))
+        elif all(how == NONE for _, how in found):
             try:
                 self.ask("/healthz")
             except Sick as sick:
-                found.append(f"it is not well: {sick}")
+                found.append((f"it is not well: {sick}", RESTART))
         if not self.is_enabled():
-            found.append("it does not start at boot")
-        found += [f"{unit} is in its place" for unit in self.earlier()]
+            found.append(("it does not start at boot", RESTART))
+        found += [(f"{unit} is in its place", RESTART) for unit in self.earlier()]
         return found
+
+    def change_of(self, name, had):
+        """Return what a changed file, or another release, asks for."""
+        why = f"{name} changed"
+        if had.get(name) is None:
+            return why, RESTART
+        if name == self.config:
+            return self.change_of_config()
+        return why, RELOAD if name in self.params["reloads"] else RESTART
+
+    def change_of_config(self):
+        """Let gpumon say what its new configuration asks of the one that runs with the old."""
+        python = os.path.join(self.params["release"], "bin", "python")
+        new, why = self.config, f"{self.config} changed"
+        if self.params["config_text"]:
+            new = os.path.join(self.module.tmpdir, "config.yml")
+            with open(new, "w") as file:
+                file.write(self.params["config_text"])
+        if not os.path.exists(python):
+            return why, RESTART
+        command = [python, "-I", "-m", "gpumon.commands.reloadable", self.name]
+        status, out, _err = self.module.run_command([*command, self.copy_of(self.config), new])
+        if status != 0:  # a fault in it is told by the start, which then goes back
+            return why, RESTART
+        told = json.loads(out)
+        if not told["changed"]:
+            return why, NONE
+        why = "{}: {} changed".format(self.config, ", ".join(told["changed"]))
+        return why, RESTART if told["restart"] else RELOAD
 
     def earlier(self):
         return [
@@ -220,7 +286,7 @@ class Service:
 
     def headers(self):
         try:
-            with open(os.path.join(self.params["etc"], "token")) as file:
+            with open(self.token) as file:
                 return {"Authorization": "Bearer " + file.readline().strip()}
         except OSError:
             return {}
@@ -234,11 +300,22 @@ class Service:
         except (Sick, LookupError, TypeError, ValueError):
             return None
 
+    def seen_before(self):
+        """The same of the one that runs still, which knows the token of its own start."""
+        if not self.is_active():
+            return None
+        now, then = self.token, self.copy_of(self.token)
+        self.token = then if os.path.exists(then) else now
+        try:
+            return self.seen()
+        finally:
+            self.token = now
+
     # ---- Changing it. ----
 
     def start(self):
         """Switch, start, ask; go back and raise Sick where it is not well."""
-        before = self.seen() if self.is_active() else None
+        before = self.seen_before()
         was = os.path.realpath(self.link) if os.path.islink(self.link) else None
         earlier = self.earlier()
         try:
@@ -257,6 +334,39 @@ class Service:
         if was not in (None, self.params["release"]):
             link(was, self.previous)
         self.keep()
+
+    def reload(self):
+        """Let it read its files again. Return False where it does not say that it has.
+
+        Raises Sick, with the files of before in their place, where it does not take them over.
+        """
+        before, pid, since = self.seen_before(), self.main_pid(), int(time.time())
+        self.do("reload", self.unit)
+        deadline = time.monotonic() + self.params["reload_seconds"]
+        while True:
+            said = self.words_of_reload(pid, since)
+            if any("stays in use" in line for line in said):
+                self.put_files_back(self.last_good())
+                words = " | ".join(line.partition("reload: ")[2] for line in said[:-1])
+                raise Sick(f"{words}. The files of before are back, and it runs on as before")
+            if any(line.endswith("reload: done") for line in said):
+                break
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.3)
+        try:
+            self.patiently(lambda: self.watch(before))
+        except Sick as sick:
+            back = self.go_back(self.params["release"], [])
+            raise Sick(f"{sick}. {back}{self.last_words()}") from sick
+        self.keep()
+        return True
+
+    def words_of_reload(self, pid, since):
+        """Return what it has said of its reload, in the journal."""
+        command = ["journalctl", "--no-pager", "-o", "cat", "--since", f"@{since}", "-u", self.unit]
+        status, out, _err = self.module.run_command([*command, f"_PID={pid}"])
+        return [line for line in out.splitlines() if status == 0 and " reload: " in line]
 
     def run_and_watch(self, before):
         self.read_units()
@@ -289,7 +399,7 @@ class Service:
         if (seen or 0) < wanted:
             what = {"agent": "GPUs that answer", "web": "fresh hosts"}[self.name]
             raise Sick(f"it has {seen or 'no'} {what}, and there were {before} before")
-        time.sleep(STEADY_SECONDS)
+        time.sleep(self.params["steady"])
         if pid == "0" or self.main_pid() != pid:
             raise Sick("it does not stay alive")
 
@@ -307,11 +417,10 @@ class Service:
         variable = {"agent": "GPUMON_RPC_PORT", "web": "GPUMON_WEB_PORT"}[self.name]
         user = {"agent": "gpumon", "web": "gpumon-web"}[self.name]
         python = os.path.join(self.params["release"], "bin", "python")
-        config = os.path.join(self.params["etc"], "config.yml")
         command = ["systemd-run", "--quiet", "--collect", "--unit", self.trial]
         command += ["-p", "User=" + user, "-p", "Group=gpumon", "-p", "NoNewPrivileges=yes"]
         command += ["--setenv", f"{variable}={port}"]
-        command += [python, "-I", "-m", "gpumon", self.name, "--config", config]
+        command += [python, "-I", "-m", "gpumon", self.name, "--config", self.config]
         status, out, err = self.module.run_command(command)
         if status != 0:
             raise Sick(f"it could not be tried: {(err or out).strip()}")
@@ -331,13 +440,7 @@ class Service:
                 self.systemctl("start", unit)
             kept = "; {} runs again".format(", ".join(earlier)) if earlier else ""
             return f"There is no earlier state to go back to, so {self.unit} is stopped{kept}"
-        for number, path in enumerate(self.files()):
-            copy = os.path.join(self.good, str(number))
-            if os.path.exists(copy):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                replace(copy, path)
-            elif os.path.exists(path) and had.get(path) is None:
-                os.unlink(path)
+        self.put_files_back(had)
         self.point_to(had["release"])
         try:
             self.run_and_watch(None)
@@ -345,14 +448,27 @@ class Service:
             return "Going back to {} did not help: {}".format(had["release"], sick)
         return "It runs from {} again, as before".format(had["release"])
 
+    def put_files_back(self, had):
+        for path in self.files():
+            copy = self.copy_of(path)
+            if os.path.exists(copy):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                replace(copy, path)
+            elif os.path.exists(path) and had.get(path) is None:
+                os.unlink(path)
+
+    def copy_of(self, path):
+        """Return where a file of the last good start is kept."""
+        return os.path.join(self.good, path.replace("/", "%"))
+
     def keep(self):
         """Remember what it was started with, so that a later start can go back to it."""
         new = self.good + ".new"
         shutil.rmtree(new, ignore_errors=True)
         os.mkdir(new, 0o700)
-        for number, path in enumerate(self.files()):
+        for path in self.files():
             if os.path.exists(path):
-                replace(path, os.path.join(new, str(number)))
+                replace(path, os.path.join(new, os.path.basename(self.copy_of(path))))
         with open(os.path.join(new, "fingerprint.json"), "w") as file:
             json.dump(self.fingerprint(), file)
         shutil.rmtree(self.good, ignore_errors=True)
@@ -413,15 +529,21 @@ class Service:
         self.systemctl("reset-failed", self.unit)
         return True
 
+    def version_of(self, release):
+        """Return which gpumon lies in a release; None where its Python is gone or does not run."""
+        python = os.path.join(release, "bin", "python")
+        if not os.path.exists(python):
+            return None
+        status, out, _err = self.module.run_command([python, "-I", "-m", "gpumon", "--version"])
+        return out.split()[-1] if status == 0 and out.strip() else None
+
     def report(self):
         """Return what runs here."""
         release = os.path.realpath(self.link) if os.path.islink(self.link) else None
         told = {"release": release and os.path.basename(release), "version": None, "well": None}
         told["active"], told["enabled"] = self.is_active(), self.is_enabled()
         if release is not None:
-            python = os.path.join(release, "bin", "python")
-            status, out, _err = self.module.run_command([python, "-I", "-m", "gpumon", "--version"])
-            told["version"] = out.split()[-1] if status == 0 and out.strip() else None
+            told["version"] = self.version_of(release)
             try:
                 self.ask("/healthz")
                 told["well"] = "yes"
@@ -461,6 +583,16 @@ def replace(source, target):
     os.replace(new, target)
 
 
+def port_in(config, key, usual):
+    """Return the port that a configuration names, the usual one where it names none."""
+    try:
+        with open(config, errors="replace") as file:
+            found = re.search(rf"^{key}:\s*(\d+)\s*(#|$)", file.read(), re.MULTILINE)
+    except OSError:
+        return usual
+    return int(found.group(1)) if found else usual
+
+
 def days_left(certificate):
     """Return how many days a certificate is still good; None where it can't be told."""
     try:
@@ -481,6 +613,9 @@ def main():
             },
             "release": {"type": "path"},
             "files": {"type": "list", "elements": "path", "default": []},
+            "reloads": {"type": "list", "elements": "path", "default": []},
+            "pending": {"type": "list", "elements": "path", "default": []},
+            "config_text": {"type": "str", "default": ""},
             "port": {"type": "int", "default": 0},
             "address": {"type": "str", "default": "127.0.0.1"},
             "tls": {"type": "bool", "default": False},
@@ -488,9 +623,11 @@ def main():
             "etc": {"type": "path", "default": "/etc/gpumon"},
             "replaces": {"type": "list", "elements": "str", "default": []},
             "patience": {"type": "int", "default": 60},
+            "reload_seconds": {"type": "int", "default": 15},
+            "steady": {"type": "float", "default": 3},
             "root": {"type": "path", "default": "/opt/gpumon"},
         },
-        required_if=[("state", "started", ("release", "port"))],
+        required_if=[("state", "started", ("release",))],
         supports_check_mode=True,
     )
     service = Service(module)
@@ -499,16 +636,33 @@ def main():
             module.exit_json(changed=False, report=service.report())
         if module.params["state"] == "absent":
             module.exit_json(changed=service.remove())
-        reasons = service.reasons()
-        diff = {"before": "", "after": "".join(f"start anew: {why}\n" for why in reasons)}
-        if reasons and not module.check_mode:
-            service.start()
+        if not module.check_mode and not os.path.isdir(module.params["release"]):
+            module.fail_json(
+                msg="the release {} is not installed here: run without --tags, or with install "
+                "among them".format(module.params["release"])
+            )
+        changes = service.changes()
+        how = next((how for how in (RESTART, RELOAD) if how in [one for _, one in changes]), NONE)
+        after = "".join(f"{SHOWN[one]}: {why}\n" for why, one in changes)
+        if not module.check_mode:
+            if how == RELOAD and not service.reload():
+                how = RESTART
+            if how == RESTART:
+                service.start()
+            elif changes and how == NONE:
+                service.keep()
     except Sick as sick:
         module.fail_json(msg=f"{service.unit} is not well: {sick}")
     except OSError as error:
         module.fail_json(msg=f"{service.unit} can't be changed: {error}")
     told = {} if module.check_mode else service.report()
-    module.exit_json(changed=bool(reasons), reasons=reasons, diff=diff, report=told)
+    module.exit_json(
+        changed=how != NONE,
+        reasons=[why for why, _ in changes],
+        how=how,
+        diff={"before": "", "after": after},
+        report=told,
+    )
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 from aiohappyeyeballs import start_connection
 
 from gpumon.cluster.sources import answer
+from gpumon.cluster.sources.access import Access
 from gpumon.cluster.sources.exchange import Answered, Asker, ClosedError, Exchange
 from gpumon.cluster.sources.resolver import Addresses, Resolver
-from gpumon.config import Config, TlsConfig
-from gpumon.http.auth import Tokens
-from gpumon.http.tls import client_context
+from gpumon.config import Config
 from gpumon.version import __version__
 
 KEPT_SECONDS = 25.0
@@ -58,20 +57,26 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises SetupError where the token file or a certificate can't be used."""
-        token = None if config.token_file is None else Tokens.load(config.token_file).first
-        self.has_token = token is not None
-        self._agents_only = b"content-type: text/xml\r\n"
-        if token is not None:
-            self._agents_only += f"authorization: Bearer {token}\r\n".encode()
-        speaks_tls = any(entry.tls for entry in config.hosts)
-        self._timeout = config.rpc_timeout
-        self._tls = client_context(config.tls or TlsConfig()) if speaks_tls else None
+        self.use(Access.of(config))
         self._resolver = resolver or Resolver()
         self._clock = clock
         self._ways: dict[str, _Way] = {}
         self._idle: dict[_Way, list[Exchange]] = {}
         self._open: set[Exchange] = set()
         self._most_kept = most_kept()
+
+    def use(self, access: Access) -> None:
+        """Ask with this token and TLS from the next request on.
+
+        A connection under other certificates or authorities is not used for another request.
+        """
+        self.access = access
+        self._agents_only = access.head()
+
+    @property
+    def has_token(self) -> bool:
+        """Whether agents are shown a token."""
+        return self.access.token is not None
 
     async def post(self, url: str, body: bytes, asker: Asker) -> tuple[int, str | None, bytes]:
         """Call an agent; return HTTP status, its words and, with status 200, the body.
@@ -160,7 +165,8 @@ class Connections:
         idle = self._idle.get(way)
         while idle:
             exchange = idle.pop()
-            if exchange.usable and self._clock() - exchange.kept_since < KEPT_SECONDS:
+            young = self._clock() - exchange.kept_since < KEPT_SECONDS
+            if young and self._fits(exchange, way):
                 return exchange
             exchange.close()
         return None
@@ -168,11 +174,22 @@ class Connections:
     def _keep(self, exchange: Exchange, way: _Way) -> None:
         if not exchange.usable:
             return
-        if len(self._open) > self._most_kept:
+        if len(self._open) > self._most_kept or not self._fits(exchange, way):
             exchange.close()
             return
         exchange.kept_since = self._clock()
         self._idle.setdefault(way, []).append(exchange)
+
+    def forget(self, url: str) -> None:
+        """Close what is kept for a host that is not asked any more."""
+        way = self._ways.pop(url, None)
+        if way is not None:
+            for exchange in self._idle.pop(way, []):
+                exchange.close()
+
+    def _fits(self, exchange: Exchange, way: _Way) -> bool:
+        """Return whether the next request may go over a connection that was opened earlier."""
+        return exchange.usable and exchange.tls is (self.access.tls if way.tls else None)
 
     def _too_many_files(self) -> None:
         """Close what is not in use, and keep less from now on."""
@@ -210,10 +227,10 @@ class Connections:
             _, exchange = await loop.create_connection(
                 self._new,
                 sock=sock,
-                ssl=self._tls,
+                ssl=self.access.tls,
                 server_hostname=way.host,
                 # No poll waits that long; this is for the connection that one was cut off from.
-                ssl_handshake_timeout=self._timeout,
+                ssl_handshake_timeout=self.access.timeout,
             )
         except OSError as error:
             raise HandshakeError("the TLS handshake failed") from error

@@ -8,6 +8,7 @@ a third of what it costs over a general HTTP client.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ from gpumon.cluster.sources import answer
 MOST_HEAD_BYTES = 16 * 1024
 """Of an answer's head, where it comes in several parts."""
 FRAMING_BYTES = 1024 * 1024
-"""Of an answer's head and the seams between its chunks, beside its body."""
+"""Of an answer's head and the seams between its chunks, beside the most that its body may have."""
 
 
 class Asker(Protocol):
@@ -83,11 +84,20 @@ class Exchange(asyncio.Protocol):
         self._encoding = b""
         self._etag: bytes | None = None
         self._body: list[bytes] = []
+        self._size = 0
 
     @property
     def usable(self) -> bool:
         """Whether another request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What its TLS was agreed on under; None: it is without TLS, or closed."""
+        found: ssl.SSLContext | None = None
+        if self._transport is not None:
+            found = self._transport.get_extra_info("sslcontext")
+        return found
 
     async def ask(self, request: bytes, asker: Asker, most: int = answer.MAX_BYTES) -> Answered:
         """Send a request and return the answer, whose body has at most `most` bytes.
@@ -191,6 +201,9 @@ class Exchange(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._body.append(data)
+        self._size += len(data)
+        if self._size > self._most:
+            self._fail(answer.too_large(self._most))
 
     def on_message_complete(self) -> None:
         if self._in_body and self._parser is not None:

@@ -27,7 +27,6 @@ _NEVER_UNKNOWN = frozenset(
     {
         "error",
         "missing_since",
-        "mig_mode",
         "mig_mode_pending",
         "unused_since",
         "free_since",

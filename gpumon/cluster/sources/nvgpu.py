@@ -63,7 +63,8 @@ class NvgpuSource:
         return failures.timed_out(self._where, seconds, self.step, who=_WHO)
 
     async def close(self) -> None:
-        """The connections belong to all sources together."""
+        """Give up its connection, one of those that belong to all sources together."""
+        self._connections.forget(self._url)
 
 
 def reading(body: bytes) -> Reading:

@@ -19,7 +19,7 @@ import threading
 import msgspec
 
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.record import Record
+from gpumon.cluster.record import REFUSAL_SECONDS, Record
 from gpumon.cluster.sources.base import Reading
 from gpumon.cluster.sources.trust import TooNew, foreign_summary
 from gpumon.config import HostEntry
@@ -248,10 +248,6 @@ async def watch_pushed(fleet: Fleet) -> None:
             if record.entry.source == "pushed":
                 watch_one(fleet, record, silent)
         await asyncio.sleep(WATCH_SECONDS)
-
-
-REFUSAL_SECONDS = 180.0
-"""So long a refused push is the reason why nothing came; an agent tries again every minute."""
 
 
 def watch_one(fleet: Fleet, record: Record, silent: set[str]) -> None:

@@ -31,6 +31,8 @@ MOST_DETAILS = 64
 MOST_FETCHES = 4
 """So many are fetched from one server at a time."""
 
+_STATUS = "status.json"
+
 
 class _Fetch:
     """One request on its way, told how far it has come."""
@@ -58,7 +60,7 @@ class ServerSource:
     async def poll(self) -> Reading:
         """Return the server's picture. Raises SourceError."""
         self._details.loop = asyncio.get_running_loop()
-        got = await self.get("status.json", self._etag, MAX_STATUS_BYTES)
+        got = await self.get(_STATUS, self._etag, MAX_STATUS_BYTES)
         if got.status == 200:
             try:
                 self._status = foreign_status(got.body)
@@ -107,13 +109,10 @@ class ServerSource:
 
     def _unreached(self, error: OSError) -> SourceError:
         """Say the same as of an agent, but for what to do."""
-        failure = failures.way_failed(error, self._where, tls=self._tls)
-        if failure.kind == "tls":
-            return failure
-        first = str(failure).partition(". ")[0]
+        failure = failures.way_failed(error, self._where, tls=self._tls, who="'gpumon web'")
         if failure.kind == "bad answer":
-            return self._bad(first.rpartition(", found ")[2])
-        return SourceError(failure.kind, f"{first}. Is 'gpumon web' running there?")
+            return self._bad(str(failure).partition(". ")[0].rpartition(", found ")[2])
+        return failure
 
     def _bad(self, found: str) -> SourceError:
         return SourceError(
@@ -129,8 +128,9 @@ class ServerSource:
         )
 
     async def close(self) -> None:
-        """End what still runs; the connections belong to all sources together."""
+        """End what still runs, and give up its connection."""
         await self._details.close()
+        self._connections.forget(f"{self._url}/{_STATUS}")
 
 
 class _Kept(NamedTuple):

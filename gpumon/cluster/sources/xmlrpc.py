@@ -87,7 +87,8 @@ class XmlRpcSource:
         return failures.timed_out(self._where, seconds, self.step)
 
     async def close(self) -> None:
-        """The connections belong to all sources together."""
+        """Give up its connection, one of those that belong to all sources together."""
+        self._connections.forget(self._url)
 
     async def _ask(self, body: bytes) -> bytes:
         status, reason, found = await self._connections.post(self._url, body, self)
@@ -100,7 +101,8 @@ class XmlRpcSource:
     def _understood(self, texts: list[bytes]) -> Reading:
         """Return the reading in the answer's texts. Raises answer.Garbled or TooNew."""
         if len(texts) not in (2, 3):
-            raise answer.Garbled(f"{len(texts)} values instead of two or three")
+            many = "1 value" if len(texts) == 1 else f"{len(texts)} values"
+            raise answer.Garbled(f"{many} instead of two or three")
         try:
             revision = texts[0].decode()
             if len(texts) == 2:

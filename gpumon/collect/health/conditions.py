@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpumon.model import Gpu, HealthLevel
-from gpumon.states import uncorrected_errors
+from gpumon.states import RESET_WANTED, uncorrected_errors
 
 RECOVERY_ACTIONS = (
     "none",
@@ -52,7 +52,8 @@ class Condition(msgspec.Struct, frozen=True):
 def conditions(gpu: Gpu) -> Iterator[Condition]:
     """Yield what the reading says about each lasting trouble that a GPU can have."""
     lost = True if gpu.lost else (False if gpu.error is None else None)
-    yield Condition("lost", lost, "fault", gpu.error or "the driver lost this GPU", _LOST)
+    cure = _RESET if RESET_WANTED in (gpu.error or "") else _LOST
+    yield Condition("lost", lost, "fault", gpu.error or "the driver lost this GPU", cure)
     errors = gpu.ecc_volatile_uncorrected
     if errors is None and gpu.ecc_mode is False:
         errors = 0  # the reset that turned ECC off has ended the count

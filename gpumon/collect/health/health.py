@@ -110,7 +110,8 @@ class Health:
         untold = self._known.update(count, gpus, now)
         if untold:
             errors.append(
-                f"The driver counts {count} GPUs, {untold} fewer than before. Which one is missing "
+                f"The driver counts {count} GPU{'' if count == 1 else 's'}, {untold} fewer than "
+                "before. Which one is missing "
                 "can't be told as long as not every GPU tells its UUID. Look at lspci and dmesg."
             )
         self._place([])

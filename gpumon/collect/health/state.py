@@ -51,7 +51,8 @@ class StateFile:
         """Whether this is the sampler that writes: it has the lock, and has read the file since."""
         self._exists = False
         self._complaint: str | None = None
-        threading.Thread(target=self._work, daemon=True).start()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
 
     def load(self) -> bytes | None:
         """Return the content, as `arrived`; waits for it a second at most."""
@@ -102,11 +103,12 @@ class StateFile:
                 self._changed.wait_for(lambda: self._to_write is None, _PATIENCE_SECONDS)
 
     def finish(self) -> None:
-        """Wait a little for the last write, and let another sampler take over."""
+        """Wait a little for the last write, and until another sampler may take over."""
         self.flush()
         with self._changed:
             self._ending = True
             self._changed.notify_all()
+        self._thread.join(_PATIENCE_SECONDS)
 
     def _work(self) -> None:
         while True:

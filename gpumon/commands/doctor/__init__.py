@@ -8,6 +8,7 @@ certificate.py  a certificate as the other side will judge it
 clock.py        whether something keeps the clock right
 daemons.py      what answers on the ports of agent and page
 cluster.py      every host of the configuration, asked once: answers, clocks, versions
+answers.py      what is wrong with a host that answers, and which hosts nobody asks
 proxy.py        the page as readers get it
 checks.py       which of these are for which machine
 command.py      arguments, output, exit code

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from gpumon.commands.doctor.answers import is_asked, not_asked, trouble_of
 from gpumon.commands.doctor.finding import Finding, fault, ok, warning
 from gpumon.config import Config
 from gpumon.errors import GpumonError, SourceError
@@ -29,6 +30,8 @@ class Asked(msgspec.Struct, frozen=True):
     error: str | None
     skew: float | None
     """Seconds by which the host's clock is ahead of this one's."""
+    trouble: str | None = None
+    """What is wrong with it though it answers."""
 
 
 def seconds_needed(config: Config) -> float:
@@ -38,7 +41,7 @@ def seconds_needed(config: Config) -> float:
 
 
 def hosts(config: Config) -> Iterator[Finding]:
-    """Ask all hosts that have an agent."""
+    """Ask all hosts that can be asked, and name those that can't."""
     name = "hosts"
     try:
         asked = asyncio.run(_ask_all(config))
@@ -55,7 +58,9 @@ def hosts(config: Config) -> Iterator[Finding]:
     answered = [one for one in asked if one.summary is not None]
     if answered:
         yield ok(name, f"{len(answered)} of {len(asked)} answer")
+    yield from not_asked(name, config.hosts)
     yield from _cut([one for one in asked if one.error is not None], _silent, name)
+    yield from _cut([one for one in answered if one.trouble is not None], _troubled, name)
     yield from _cut([one for one in answered if _is_off(one)], _skewed, "clock of host")
     yield from _cut([one for one in answered if _is_other(one)], _other_version, "version of host")
 
@@ -74,6 +79,13 @@ def _cut(
 def _silent(check: str, one: Asked) -> Finding:
     text, _, cure = (one.error or "").partition(". ")
     return fault(check, f"{one.host}: {text}", cure or "Run gpumon doctor on that host")
+
+
+def _troubled(check: str, one: Asked) -> Finding:
+    text, _, cure = (one.trouble or "").partition(". ")
+    return warning(
+        check, f"{one.host} answers, but: {text}", cure or "Run gpumon doctor on that host"
+    )
 
 
 def _is_off(one: Asked) -> bool:
@@ -103,14 +115,11 @@ def _other_version(check: str, one: Asked) -> Finding:
     )
 
 
-_NOT_ASKED = ("self", "simulated", "pushed")
-
-
 async def _ask_all(config: Config) -> list[Asked]:
     # Only here: the server's libraries are not on every GPU host.
     from gpumon.cluster.sources.build import open_sources
 
-    entries = [entry for entry in config.hosts if entry.source not in _NOT_ASKED]
+    entries = [entry for entry in config.hosts if is_asked(entry)]
     gate = asyncio.Semaphore(AT_ONCE)
     async with open_sources(msgspec.structs.replace(config, hosts=entries)) as sources:
 
@@ -125,7 +134,9 @@ async def _ask_all(config: Config) -> list[Asked]:
                     return Asked(name, None, str(error), None)
                 except Exception as error:  # a fault of ours costs this host's line only
                     return Asked(name, None, f"{type(error).__name__}: {error}", None)
-                return Asked(name, reading.summary, None, _skew(reading.summary, time.time()))
+                summary = reading.summary
+                skew = _skew(summary, time.time())
+                return Asked(name, summary, None, skew, trouble_of(reading, config))
 
         return list(await asyncio.gather(*(ask(entry.name) for entry in entries)))
 

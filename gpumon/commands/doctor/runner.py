@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from gpumon.commands.doctor.finding import Check, Finding, fault, warning
+from gpumon.commands.doctor.finding import Check, Finding, fault
 from gpumon.text import clean
 
 REPORT = "Please report it with the output of gpumon doctor"
@@ -38,7 +38,7 @@ class _Running:
         if self.thread.is_alive():
             return [*found, fault(name, f"no answer within {seconds:g} s", _HANGS)]
         if self.error is not None:
-            return [*found, warning(name, f"the check itself failed ({self.error})", REPORT)]
+            return [*found, fault(name, f"the check itself failed ({self.error})", REPORT)]
         return found
 
 

@@ -7,7 +7,7 @@ import io
 
 from gpumon.agent.nvgpu import processes, processes_known
 from gpumon.cluster.status import ClusterStatus
-from gpumon.web.earlier.readings import Detail, gpus_now
+from gpumon.web.earlier.readings import Detail, gpus_now, not_to_take
 
 HEADER = (
     "",
@@ -21,7 +21,8 @@ HEADER = (
 )
 """The first column is the row's number within its host. The names are web-gpu-monitor's."""
 NOT_KNOWN = "?"
-"""User of a GPU whose processes are not known: an empty field would say that it is free."""
+"""User of a GPU whose processes are not known, or that is broken or drained: an empty field would
+say that it is free."""
 
 
 def load_csv(status: ClusterStatus, detail: Detail) -> str:
@@ -32,7 +33,8 @@ def load_csv(status: ClusterStatus, detail: Detail) -> str:
     for host in status.hosts:
         for number, gpu in enumerate(gpus_now(host, detail)):
             users = [process.user or NOT_KNOWN for process in processes(gpu)]
-            if not processes_known(gpu) or gpu.unattributed_mib:
+            held = not processes_known(gpu) or gpu.unattributed_mib
+            if held or (not users and gpu.index in not_to_take(host)):
                 users.append(NOT_KNOWN)
             writer.writerow(
                 [

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpumon.agent.nvgpu import gpu_status
 from gpumon.cluster.status import ClusterStatus, HostStatus
-from gpumon.web.earlier.readings import Detail
+from gpumon.web.earlier.readings import Detail, not_to_take
 
 
 def cluster_status(status: ClusterStatus, detail: Detail) -> list[dict[str, Any]]:
@@ -18,4 +18,7 @@ def _report(host: HostStatus, detail: Detail) -> dict[str, Any]:
     snapshot = detail(host.name) if host.state == "fresh" else None
     if snapshot is None:
         return {"error": host.reason or "the host has not answered", "hostname": host.name}
-    return gpu_status(snapshot, host.name)
+    told = gpu_status(snapshot, host.name, kept_out=not_to_take(host))
+    if "error" in told:
+        return {"error": told["error"], "hostname": host.name}
+    return told

@@ -31,6 +31,12 @@ def gpus_now(host: HostStatus, detail: Detail) -> list[Gpu]:
     return [] if snapshot is None else snapshot.gpus
 
 
+def not_to_take(host: HostStatus) -> dict[int, str]:
+    """Return the GPUs that nobody should take whatever runs on them: index -> their state."""
+    out = ("fault", "drained", "unknown")
+    return {gpu.index: gpu.state for gpu in host.gpus if gpu.state in out}
+
+
 def written(epoch: float | None) -> str:
     """Return a time as vesta writes it by default, month first; a dash where it is not known."""
     if epoch is None:

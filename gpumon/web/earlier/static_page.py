@@ -8,7 +8,7 @@ from gpumon.agent.nvgpu import processes, processes_known
 from gpumon.cluster.status import ClusterStatus
 from gpumon.model import Gpu
 from gpumon.units import UNKNOWN, clock, mib
-from gpumon.web.earlier.readings import Detail, gpus_now
+from gpumon.web.earlier.readings import Detail, gpus_now, not_to_take
 from gpumon.web.templates import page_template
 
 LOAD_PERCENT, MEMORY_LOAD_PERCENT = 5, 2
@@ -28,7 +28,9 @@ class Row(NamedTuple):
     memory: str
     users: str
     taken: bool | None
-    """Red, green, or not known."""
+    """Red, green, or neither."""
+    word: str
+    """The same in a word, for those who see no colour."""
 
 
 class Card(NamedTuple):
@@ -45,7 +47,7 @@ def static_page(status: ClusterStatus, detail: Detail) -> str:
     cards = [
         Card(
             host.name,
-            [_row(gpu) for gpu in gpus_now(host, detail)],
+            [_row(gpu, not_to_take(host).get(gpu.index)) for gpu in gpus_now(host, detail)],
             None if host.state == "fresh" else host.reason or "it has not answered yet",
         )
         for host in sorted(status.hosts, key=lambda host: host.name)
@@ -60,7 +62,17 @@ def static_page(status: ClusterStatus, detail: Detail) -> str:
     return text
 
 
-def _row(gpu: Gpu) -> Row:
+_WORDS = {True: "in use", False: "not in use", None: "not known"}
+_KEPT_OUT = {"fault": "broken", "drained": "drained", "unknown": "not known"}
+
+
+def _row(gpu: Gpu, kept_out: str | None) -> Row:
+    """Return the row of a GPU; `kept_out` is its state where it is not for anybody to take."""
+    taken = _taken(gpu)
+    if not taken and kept_out is not None:
+        taken, word = None, _KEPT_OUT[kept_out]
+    else:
+        word = _WORDS[taken]
     users = list(dict.fromkeys(process.user or "?" for process in processes(gpu)))
     return Row(
         number=gpu.index,
@@ -69,7 +81,8 @@ def _row(gpu: Gpu) -> Row:
         memory_load=_percent(gpu.memory_utilization_percent),
         memory=f"{mib(gpu.memory_used_mib)} / {mib(gpu.memory_total_mib)}",
         users=", ".join(users),
-        taken=_taken(gpu),
+        taken=taken,
+        word=word,
     )
 
 

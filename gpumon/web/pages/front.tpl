@@ -66,7 +66,7 @@
 % end
 </td><td class="n">{{model.counts.total}}</td><td>\\
 % for block in model.blocks[:BLOCKS]:
-<span class="u"><a href="{{root}}host/{{segment(block.host)}}">{{block.host}}</a> ({{block.free}})</span> \\
+<span class="u"><a href="{{root}}host/{{segment(block.host)}}">{{block.host}}</a> (<span class="n">{{block.free}}</span>)</span> \\
 % end
 % if len(model.blocks) > BLOCKS:
 <span class="note">and {{len(model.blocks) - BLOCKS}} more</span> \\

@@ -2,14 +2,14 @@
 <section>
 <p><a href="{{root}}">All hosts</a></p>
 <h1>{{host.name}}</h1>
-<p><span class="w {{host.state}}">{{host.state}}</span>\\
+<p><span class="said w {{host.state}}">{{host.state}}</span>\\
 % if host.age_seconds is None:
 , no reading yet\\
 % else:
 , reading {{duration(host.age_seconds)}} old\\
 % end
 % if host.gpus:
-. {{sentence(host.gpus)}}\\
+. <span class="said">{{sentence(host.gpus)}}</span>\\
 % end
 </p>
 % for problem in page.problems:

@@ -22,7 +22,7 @@ td { border-top: 1px solid #8886; }
 % if simulated:
 <p><strong>SIMULATED: these hosts and numbers are invented</strong></p>
 % end
-<p>Red: in use. Green: not in use. Without colour: not known.</p>
+<p>Red: in use. Green: not in use. Without colour: not known, broken or drained.</p>
 % for card in cards:
 <section>
 <h2>{{card.host}}</h2>
@@ -36,8 +36,7 @@ td { border-top: 1px solid #8886; }
 <tbody>
 % for row in card.rows:
 % colour = {True: 'taken', False: 'free', None: 'unknown'}[row.taken]
-% word = {True: 'in use', False: 'not in use', None: 'not known'}[row.taken]
-<tr class="{{colour}}" title="{{word}}{{': ' + row.users if row.users else ''}}, Memory: {{row.memory_load}}"><td>{{row.number}}</td><td>{{row.name}}</td><td>{{row.load}}</td><td>{{row.memory_load}}</td><td>{{row.memory}}</td><td>{{row.users or word}}</td></tr>
+<tr class="{{colour}}" title="{{row.word}}{{': ' + row.users if row.users else ''}}, Memory: {{row.memory_load}}"><td>{{row.number}}</td><td>{{row.name}}</td><td>{{row.load}}</td><td>{{row.memory_load}}</td><td>{{row.memory}}</td><td>{{row.users or row.word}}</td></tr>
 % end
 </tbody>
 </table>

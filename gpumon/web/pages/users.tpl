@@ -10,11 +10,11 @@
 <details{{!' open' if address.all == 'users' else ''}}><summary>{{len(users)}} more</summary>
 % end
 <table class="users">
-<thead><tr><th scope="col" class="h">User</th><th scope="col" class="n i">GPUs</th><th scope="col" class="n i">Idle</th><th scope="col" class="n">Memory</th><th scope="col" class="n i">Procs</th><th scope="col" class="n">Since</th></tr></thead>
+<thead><tr><th scope="col" class="h">User</th><th scope="col" class="n i">GPUs</th><th scope="col" class="n i">Idle</th><th scope="col" class="n">Memory</th><th scope="col" class="n i p">Procs</th><th scope="col" class="n">Since</th></tr></thead>
 % for user in users:
 <tbody data-key="{{user.user or '?'}}"><tr><th scope="row">\\
 % include('user_link.tpl', user=user.user, starred=user.user in view.by_rule)
-</th><td class="n">{{user.gpus}}</td><td class="n">{{user.idle_gpus}}</td><td class="n">{{mib(user.gpu_memory_used_mib)}}</td><td class="n">{{'-' if user.processes is None else user.processes}}</td><td class="n">{{since(user.since)}}</td></tr>\\
+</th><td class="n">{{user.gpus}}</td><td class="n">{{user.idle_gpus}}</td><td class="n">{{mib(user.gpu_memory_used_mib)}}</td><td class="n p">{{'-' if user.processes is None else user.processes}}</td><td class="n">{{since(user.since)}}</td></tr>\\
 % if view.details:
 
 <tr class="where"><td colspan="6">\\

@@ -29,15 +29,24 @@ showTheme();
 html.classList.add("js");
 
 // The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
-// scroll position and opened details last. Text that is selected waits until it no longer is.
+// scroll position and opened details last. Text that is selected waits until it no longer is, and so
+// does a cell with a link that has the focus or is selected: no link becomes another under a finger.
+// What tells the state of a GPU never waits.
 const isElement = (node) => node.nodeType === Node.ELEMENT_NODE;
 const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
 const selected = (node) => !getSelection().isCollapsed && getSelection().containsNode(node, true);
 
+const inUse = (node) => selected(node) || node.contains(document.activeElement);
+const waits = (node) => /^(TD|P)$/.test(node.nodeName) && node.querySelector("a")
+  && !node.querySelector("table") && inUse(node);
+
 function take(old, fresh) {
-  if (old.isEqualNode(fresh)) return;
+  if (old.isEqualNode(fresh) || waits(old)) return;
   if (old.nodeName !== fresh.nodeName) { old.replaceWith(fresh); return; }
-  if (!isElement(old)) { if (!selected(old)) old.data = fresh.data; return; }
+  if (!isElement(old)) {
+    if (!selected(old) || old.parentElement.matches(".c")) old.data = fresh.data;
+    return;
+  }
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
@@ -52,7 +61,7 @@ function takeChildren(parent, olds, news) {
   for (const child of olds) if (keyOf(child) !== undefined) known.set(keyOf(child), child);
   if (!known.size) {
     news.forEach((child, at) => (at < olds.length ? take(olds[at], child) : parent.append(child)));
-    for (const child of olds.slice(news.length)) child.remove();
+    for (const child of olds.slice(news.length)) if (!inUse(child)) child.remove();
     return;
   }
   const plain = (child) => isElement(child) && keyOf(child) === undefined;
@@ -68,7 +77,7 @@ function takeChildren(parent, olds, news) {
     last = old?.isConnected ? old : child;
   }
   for (const old of [...known.values(), ...others]) {
-    if (!selected(old) && !old.contains(document.activeElement)) old.remove();
+    if (!inUse(old)) old.remove();
   }
 }
 
@@ -89,13 +98,20 @@ function lost(why) {
     + "What is free now is not known.";
   $("gone").hidden = false;
   document.title = document.title.replace(/^(\d+ )?/, "? ");
-  for (const square of document.querySelectorAll(".map i")) square.className = "unknown";
-  for (const cell of document.querySelectorAll("main .c")) {
-    cell.className = "c unknown";
-    cell.textContent = "?";
+  for (const cell of document.querySelectorAll("main .c, .map i")) {
+    cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
+    if (cell.classList.contains("c")) cell.textContent = "?";
   }
-  const numbers = "#counts b, #free td.n, #hosts td.f";
-  for (const number of document.querySelectorAll(numbers)) number.textContent = "?";
+  const each = (where, change) => document.querySelectorAll(where).forEach(change);
+  each("#counts b, #free tbody .n, #hosts td.f", (one) => { one.textContent = "?"; });
+  each(":is(.gpus, .held) .w, .cells .sr, .said", (one) => { one.textContent = "unknown"; });
+  each(":is(.gpus, .held) .w, .said.w", (one) => {
+    one.className = one.classList.contains("said") ? "said w unknown" : "w unknown";
+  });
+  each("#totals", (one) => { one.textContent = "Nothing is known of now."; });
+  each(".map a", (one) => { one.title = "unknown"; });
+  each("[data-gpu][data-state]", (one) => { one.dataset.state = "unknown"; });
+  each("[data-host][data-state=fresh]", (one) => { one.dataset.state = "stale"; });
   etag = null;
 }
 

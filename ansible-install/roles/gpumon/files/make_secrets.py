@@ -78,10 +78,16 @@ class Secrets:
     def authority(self) -> None:
         key, certificate = self.folder / "ca.key", self.folder / "ca.crt"
         if certificate.exists():
+            if not lasts(certificate, 0):
+                raise Refused(
+                    f"the authority {certificate} has ended, and nobody believes a certificate of "
+                    "it any more: move ca.key and ca.crt away and run again, then all certificates "
+                    "become new (of an authority of your own: put its new ca.crt there)"
+                )
             if not lasts(certificate, CA_WARN_DAYS):
                 self.warnings.append(
-                    f"the authority {certificate} ends within {CA_WARN_DAYS} days: move ca.key and "
-                    "ca.crt away in a maintenance window and run again; all certificates become new"
+                    f"the authority {certificate} ends within {CA_WARN_DAYS} days: change it "
+                    'before, without a gap, as docs/install.md says under "When the authority ends"'
                 )
             return
         if key.exists() and any(self.folder.glob("hosts/*.crt")):

@@ -80,8 +80,10 @@ def _mig_mode(gpu: Gpu, _: str, text: str) -> None:
     """Read whether MIG is on; a GPU that has no MIG says that it is not available."""
     if text in ("Enabled", "Disabled"):
         gpu.mig_mode = text == "Enabled"
-    elif text.strip("[]") not in ("N/A", "Not Supported"):
-        gpu.unknown["mig"] = why_not(text)
+        return
+    gpu.unknown["mig_mode"] = why_not(text)
+    if text.strip("[]") not in ("N/A", "Not Supported"):
+        gpu.unknown["mig"] = gpu.unknown["mig_mode"]
 
 
 _MIB = _number(0, MOST_MIB)

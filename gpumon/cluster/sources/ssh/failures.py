@@ -28,16 +28,17 @@ def timed_out(where: str, seconds: float, step: str) -> SourceError:
 
 def host_key(entry: HostEntry, refused: HostKeyRefused, known_hosts: object) -> SourceError:
     """Say that the host showed another key than the known one, or that none is known."""
-    shown = f" ({refused.fingerprint})" if refused.fingerprint else ""
+    shown = refused.fingerprint
     port = "" if entry.port == 22 else f"-p {entry.port} "
     if refused.known:
+        key = "another key" if shown is None else f"another key ({shown})"
         what = (
-            f"{entry.address} shows another key{shown} than the one in {known_hosts}. Was the host "
+            f"{entry.address} shows {key} than the one in {known_hosts}. Was the host "
             "installed anew? Then replace its line there; if not, somebody stands in between"
         )
     else:
         what = (
-            f"no key of {entry.address} in {known_hosts}; it shows{shown or ' one'}. Compare that "
+            f"no key of {entry.address} in {known_hosts}; it shows {shown or 'one'}. Compare that "
             f"with ssh-keygen -lf on the host, then add the line of: ssh-keyscan {port}{entry.host}"
         )
     return SourceError("host key", f"host key: {what}")
@@ -64,7 +65,7 @@ def way_failed(error: Exception, where: str) -> SourceError:
             f"failed: {where} lets the server log in, but opens no session "
             f"({clean(error.reason, 80)}). Look at MaxSessions of its sshd",
         )
-    if isinstance(error, asyncssh.ConnectionLost):
+    if isinstance(error, (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError)):
         return _bad_answer(
             where,
             "a connection closed before the login. Does sshd listen there, with room for one more "

@@ -58,16 +58,22 @@ class KnownHosts:
 class Logins:
     """One per server: what all hosts that are asked by SSH share."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, resolver: Resolver | None = None) -> None:
         """Raises SetupError where the key or the file with the hosts' keys can't be used."""
         ssh = config.ssh
         self.seconds = config.rpc_timeout
-        self.resolver = Resolver()
+        """What a poll may take; may be set to another value."""
+        self.resolver = resolver or Resolver()
         self.keys = _private_keys(ssh)
         self.known_hosts = _known_hosts(ssh)
         self._user = ssh.user
+        self._made_of = (ssh, [key.public_data for key in self.keys])
         # It tells of every connection at the level INFO.
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
+
+    def same_as(self, other: Logins) -> bool:
+        """Return whether both lead to the same logins, so that connections may go on."""
+        return self._made_of == other._made_of
 
     def user(self, entry: HostEntry) -> str:
         """Return the login name for a host. Raises SetupError where there is none to use."""

@@ -94,6 +94,8 @@ def test_without_the_server_everything_is_unknown_until_it_is_back(
     site: RealSite, visit: Callable[..., Visit]
 ) -> None:
     addresses = ["", "host/right", f"user/{site.user}", "?view=map"]
+    help_page = visit(f"{site.url}help")
+    legend = help_page.page.evaluate(CELLS)
     visits = [visit(site.url + address) for address in addresses]
     before = {one.page: (one.page.title(), one.page.evaluate(CELLS)) for one in visits}
     refreshes = _fetches(visits[0].page)
@@ -106,7 +108,8 @@ def test_without_the_server_everything_is_unknown_until_it_is_back(
         assert page.title().startswith("? ")
         assert {name.split()[-1] for name in page.evaluate(CELLS)} <= {"unknown"}
         assert set(page.locator("#counts b").all_inner_texts()) == {"?"}
-        assert set(page.locator(":is(.gpus, .held) .w").all_text_contents()) <= {"unknown"}
+        assert set(page.locator(":is(.gpus, .flow) .w").all_text_contents()) <= {"unknown"}
+        assert set(page.locator("#worst .said").all_text_contents()) <= {"unknown"}
         assert set(page.locator("#hosts .sr, #hosts .f:not(th)").all_text_contents()) <= {
             "unknown",
             "?",
@@ -120,6 +123,10 @@ def test_without_the_server_everything_is_unknown_until_it_is_back(
     assert visits[0].page.locator("#free tbody .n").all_inner_texts() == ["?"] * 4
     assert "fresh" not in visits[1].page.inner_text("main")
     assert "busy" not in visits[1].page.inner_text("main")
+    assert "busy" not in visits[2].page.inner_text("main")
+    assert visits[2].page.locator(".flow .w").all_text_contents() == ["unknown"] * 2
+    until(lambda: help_page.page.is_visible("#gone"), "the banner on the help page")
+    assert help_page.page.evaluate(CELLS) == legend
     assert visits[0].violations() == []
 
     site.start("web")
@@ -129,5 +136,5 @@ def test_without_the_server_everything_is_unknown_until_it_is_back(
         until(lambda page=page, title=title: page.title() == title, "the title is back")
         assert page.inner_text("#say") == "The server answers again."
         assert page.locator("main :text-is('unknown')").count() == 0
-    for one in visits:
+    for one in [help_page, *visits]:
         one.complaints = [words for words in one.complaints if "net::ERR_" not in words]

@@ -147,10 +147,35 @@ def test_a_paused_page_asks_nothing_and_says_so(shown: Shown, visit: Callable[..
     until(lambda: page.title() == "1 free - GPUs", "it refreshes again")
 
 
-def test_the_theme_is_kept(shown: Shown, visit: Callable[..., Visit]) -> None:
-    page = visit(shown.url).page
+GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 24)"}
+"""The background of the page in each mode."""
+
+
+def _ground(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+@pytest.mark.parametrize("system", GROUNDS)
+def test_the_chosen_colours_are_shown_and_kept_whatever_the_system_has(
+    system: str, shown: Shown, visit: Callable[..., Visit]
+) -> None:
+    page = visit(shown.url, scheme=system).page
+    other = {"light": "dark", "dark": "light"}[system]
+    assert page.evaluate("document.documentElement.dataset.theme") == "auto"
+    assert page.text_content("#theme") == "Colours: as the system"
+    assert _ground(page) == GROUNDS[system]
+    page.emulate_media(color_scheme=other)
+    assert _ground(page) == GROUNDS[other]
+    page.emulate_media(color_scheme=system)
+    for choice in ("light", "dark"):
+        page.click("#theme")
+        for _ in range(2):
+            assert page.text_content("#theme") == f"Colours: {choice}"
+            assert page.evaluate("document.documentElement.dataset.theme") == choice
+            assert _ground(page) == GROUNDS[choice]
+            scheme = "getComputedStyle(document.documentElement).colorScheme"
+            assert page.evaluate(scheme) == choice
+            page.reload()
     page.click("#theme")
-    page.click("#theme")
-    page.reload()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.text_content("#theme") == "Colours: dark"
+    assert page.text_content("#theme") == "Colours: as the system"
+    assert _ground(page) == GROUNDS[system]

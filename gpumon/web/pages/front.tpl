@@ -27,11 +27,11 @@
 % else:
 % if view.summary:
 <section id="worst">
-<p><a href="#waste">Wasted or broken</a>: \\
+<p><a href="#waste">Wasted or broken</a>: <span class="said">\\
 % for place, part in enumerate(view.summary):
 {{', ' if place else ''}}<span class="w {{part.kind}}">{{part.kind}}</span> {{part.what}}\\
 % end
-</p>
+</span></p>
 </section>
 % end
 <section id="free">
@@ -40,7 +40,7 @@
 <p>{{view.no_models}}</p>
 % else:
 % if view.nothing_free:
-<p class="big">{{view.nothing_free}}</p>
+<p class="big said">{{view.nothing_free}}</p>
 % if view.ask:
 <p>Held but unused the longest: \\
 % for row in view.ask:

@@ -2,7 +2,7 @@
 <section>
 <p><a href="{{root}}">All hosts</a></p>
 <h1>{{answer.user}}{{'*' if starred else ''}}</h1>
-<p>{{summary}}</p>
+<p class="said">{{summary}}</p>
 % if answer.gpus:
 <table class="flow">
 <thead><tr><th scope="col">Host</th><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">State, since</th><th scope="col" class="n">Held since</th><th scope="col" class="n">Utilization</th><th scope="col" class="n">Memory</th><th scope="col">Program</th><th scope="col">PIDs</th></tr></thead>

@@ -7,6 +7,7 @@ const RETRY_MS = 3000;
 const html = document.documentElement;
 const period = Number(html.dataset.refresh) * 1000;
 const $ = (id) => document.getElementById(id);
+const write = (id, words) => { if ($(id)) $(id).textContent = words; };
 
 const memory = {
   get(key) { try { return localStorage.getItem(`gpumon-${key}`); } catch { return null; } },
@@ -22,20 +23,17 @@ const theme = () => (memory.get("theme") in MEDIA ? memory.get("theme") : "auto"
 const showTheme = () => {
   html.dataset.theme = theme();
   if (dark) dark.media.mediaText = MEDIA[theme()];
-  const name = theme() === "auto" ? "as the system" : theme();
-  if ($("theme")) $("theme").textContent = `Colours: ${name}`;
+  write("theme", `Colours: ${theme() === "auto" ? "as the system" : theme()}`);
 };
 showTheme();
 html.classList.add("js");
 
-// The new page goes into the old one piece by piece: what is equal stays untouched, so focus,
-// scroll position and opened details last. Text that is selected waits until it no longer is, and so
-// does a cell with a link that has the focus or is selected: no link becomes another under a finger.
-// What tells the state of a GPU never waits.
+// The new page goes into the old one piece by piece: what is equal stays, so focus, scroll position
+// and opened details last. Selected text waits until it no longer is; so does a cell with a link
+// in use: no link becomes another under a finger. What tells the state of a GPU never waits.
 const isElement = (node) => node.nodeType === Node.ELEMENT_NODE;
 const keyOf = (node) => node.dataset?.host ?? node.dataset?.key ?? (node.id || undefined);
 const selected = (node) => !getSelection().isCollapsed && getSelection().containsNode(node, true);
-
 const inUse = (node) => selected(node) || node.contains(document.activeElement);
 const waits = (node) => /^(TD|P)$/.test(node.nodeName) && node.querySelector("a")
   && !node.querySelector("table") && inUse(node);
@@ -47,11 +45,10 @@ function take(old, fresh) {
     if (!selected(old) || old.parentElement.matches(".c")) old.data = fresh.data;
     return;
   }
-  for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
-  }
-  for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
+  for (const name of [...old.getAttributeNames(), ...fresh.getAttributeNames()]) {
+    const value = fresh.getAttribute(name);
+    if (name === "open" || value === old.getAttribute(name)) continue;
+    if (value === null) old.removeAttribute(name); else old.setAttribute(name, value);
   }
   takeChildren(old, [...old.childNodes], [...fresh.childNodes]);
 }
@@ -76,14 +73,11 @@ function takeChildren(parent, olds, news) {
     else parent.append(child);
     last = old?.isConnected ? old : child;
   }
-  for (const old of [...known.values(), ...others]) {
-    if (!inUse(old)) old.remove();
-  }
+  for (const old of [...known.values(), ...others]) if (!inUse(old)) old.remove();
 }
 
 let [paused, asking] = [false, false];
-let [timer, failures, good] = [0, 0, performance.now()];
-let etag = null;
+let [timer, failures, etag, good] = [0, 0, null, performance.now()];
 
 function tick() {
   const s = Math.max(0, Math.floor((performance.now() - good) / 1000));
@@ -93,34 +87,22 @@ function tick() {
 
 function lost(why) {
   if (!$("gone").hidden) return;
-  const time = document.querySelector("#asof time").textContent;
-  $("gone").textContent = `No answer from the server (${why}). The last one was as of ${time}. `
-    + "What is free now is not known.";
+  $("gone").textContent = `No answer from the server (${why}). `
+    + `The last one was ${$("asof").textContent}. What is free now is not known.`;
   $("gone").hidden = false;
   document.title = document.title.replace(/^(\d+ )?/, "? ");
-  for (const cell of document.querySelectorAll("main .c, .map i")) {
-    cell.className = cell.classList.contains("c") ? "c unknown" : "unknown";
-    if (cell.classList.contains("c")) cell.textContent = "?";
-  }
   const each = (where, change) => document.querySelectorAll(where).forEach(change);
-  each("#counts b, #free tbody .n, #hosts td.f", (one) => { one.textContent = "?"; });
-  each(":is(.gpus, .held) .w, .cells .sr, .said", (one) => { one.textContent = "unknown"; });
-  each(":is(.gpus, .held) .w, .said.w", (one) => {
-    one.className = one.classList.contains("said") ? "said w unknown" : "w unknown";
+  const say = (where, words) => each(where, (one) => { one.textContent = words; });
+  each("main .c:not(#legend *), .map i, :is(.gpus, .flow) .w, .said.w", (one) => {
+    one.className = `${one.className.match(/^(said w |[cw] )?/)[0]}unknown`;
   });
-  each("#totals", (one) => { one.textContent = "Nothing is known of now."; });
+  say("main .c:not(#legend *), #counts b, #free tbody .n, #hosts td.f", "?");
+  say(":is(.gpus, .flow) .w, .cells .sr, .said", "unknown");
+  say("#totals", "Nothing is known of now.");
   each(".map a", (one) => { one.title = "unknown"; });
   each("[data-gpu][data-state]", (one) => { one.dataset.state = "unknown"; });
   each("[data-host][data-state=fresh]", (one) => { one.dataset.state = "stale"; });
   etag = null;
-}
-
-function answered(started) {
-  failures = 0;
-  good = started;
-  if (!$("gone").hidden) $("say").textContent = "The server answers again.";
-  $("gone").hidden = true;
-  tick();
 }
 
 async function refresh() {
@@ -131,8 +113,7 @@ async function refresh() {
   const limit = setTimeout(() => stop.abort(), LIMIT_MS);
   try {
     const headers = { Accept: "text/html", ...(etag && { "If-None-Match": etag }) };
-    const answer = await fetch(location.href.split("#")[0],
-      { headers, signal: stop.signal, cache: "no-store", credentials: "same-origin" });
+    const answer = await fetch(location.href, { headers, signal: stop.signal, cache: "no-store" });
     if (answer.status !== 304) {
       if (!answer.ok) throw new Error(`it says ${answer.status}`);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -142,7 +123,12 @@ async function refresh() {
       if (!paused || failures) show(page);
       etag = answer.headers.get("ETag");
     }
-    answered(started);
+    [failures, good] = [0, started];
+    if (!$("gone").hidden) {  // what stays so is not written: it would be announced again
+      write("say", "The server answers again.");
+      $("gone").hidden = true;
+    }
+    tick();
   } catch (error) {
     failures += 1;
     const late = error.name === "AbortError" && "it takes too long";
@@ -181,9 +167,7 @@ const button = (id, press) => {
 };
 
 const keysOn = () => memory.get("keys") === "on";
-const showKeys = () => {
-  if ($("shortcuts")) $("shortcuts").textContent = keysOn() ? "Switch off" : "Switch on";
-};
+const showKeys = () => write("shortcuts", keysOn() ? "Switch off" : "Switch on");
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input,textarea,select");
   if (!keysOn() || typing || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -116,8 +116,8 @@ def test_a_gpu_of_which_nothing_is_known_is_nowhere_zero_or_empty_or_free():
     for field in nothing:
         assert shown.get(field) is None
     assert shown["state"] == "unknown"
-    [cells] = [row for row in Page(found.html).rows if len(row) == 8 and row[0] == "0"]
-    assert [cell.strip() for cell in cells[3:7]] == ["-", "-", "-", "-"]
+    [cells] = [row for row in Page(found.html).rows if len(row) == 9 and row[0] == "0"]
+    assert [cell.strip() for cell in cells[3:8]] == ["-"] * 5
     [line] = [line for line in found.plain.splitlines() if line.split()[:1] == ["0"]]
     assert "0%" not in line
     # Old readers know no unknown: what misleads least, and which values are meant.

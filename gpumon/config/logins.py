@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\+-]{0,63}\$?\Z")
 class LoginName:
     """The name of an account on another host."""
 
-    expected: str = "a login name such as gpumon"
+    expected: str = "a login name such as gpumon-ssh"
 
     def read(self, node: Node) -> str:
         """Return the name. Raises Refused."""

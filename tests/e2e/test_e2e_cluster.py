@@ -467,7 +467,7 @@ def test_a_release_that_is_not_well_goes_back_and_stops_at_its_batch(cluster: Cl
 
 def test_a_host_is_taken_away_alone(cluster: Cluster) -> None:
     before = main_pids(cluster)
-    played = cluster.play("uninstall.yml", "--limit", "rpc6")
+    played = cluster.play("uninstall.yml", "--limit", "rpc6", gpumon_uninstall="yes")
     assert played.ok, played.output
     gone = cluster.agents.pop("rpc6")
     assert mentions(gone) == []
@@ -503,13 +503,13 @@ def test_a_venv_whose_python_is_gone_is_made_anew(cluster: Cluster) -> None:
 
 def test_after_uninstall_there_is_no_trace(cluster: Cluster) -> None:
     host = cluster.agents["rpc1"]
-    played = cluster.play("uninstall.yml")
+    played = cluster.play("uninstall.yml", gpumon_uninstall="all")
     assert played.ok, played.output
     for name, machine in cluster.lab.hosts.items():
         new = paths(machine) - bare[name]
         assert {path for path in new if "gpumonitor" not in path and "nvgpu" not in path} == set()
         assert mentions(machine) == []
-    assert unchanged(cluster.play("uninstall.yml"))
+    assert unchanged(cluster.play("uninstall.yml", gpumon_uninstall="all"))
     assert_jobs_are_undisturbed(host)
     host.ask("systemctl", "daemon-reload")
     if has_device_rules(host):

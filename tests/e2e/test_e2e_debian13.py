@@ -50,6 +50,6 @@ def test_a_cluster_on_debian_13_is_installed_stays_as_it_is_and_goes_without_tra
         lambda _: host.run("systemctl", "is-active", "gpumon-agent").returncode == 0,
     )
     cluster.wait_until_fresh("rpc1")
-    assert cluster.play("uninstall.yml").ok
+    assert cluster.play("uninstall.yml", gpumon_uninstall="all").ok
     for machine in cluster.lab.hosts.values():
         assert mentions(machine) == []

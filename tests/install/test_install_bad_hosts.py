@@ -64,6 +64,12 @@ def test_a_python_that_is_not_there_is_told_with_the_variable(tmp_path: Path) ->
     assert "set gpumon_python" in about(told, "python3.12 is not there")
 
 
+def test_a_user_of_that_name_with_a_home_is_not_taken_over() -> None:
+    told = run_module("gpumon_preflight", users=["root", "nobody-by-this-name"])
+    assert "with the home /root: " in about(told, "there is a user root already")
+    assert [fault for fault in told["faults"] if "nobody-by-this-name" in fault] == []
+
+
 def release(tmp_path: Path, **parameters: Any) -> dict[str, Any]:
     return run_module(
         "gpumon_release",

@@ -68,6 +68,20 @@ def test_nobody_else_can_read_them(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+def test_a_folder_of_secrets_in_somebodys_git_stays_out_of_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=10)
+    made(tmp_path / "gpumon-secrets")
+    shown = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=all"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    assert shown.stdout == ""
+
+
 def test_check_writes_nothing_and_tells_what_would_be_made(tmp_path: Path) -> None:
     told = made(tmp_path / "secrets", HOSTS, "--check")
     assert [Path(path).name for path in told["missing"]] == named(told)

@@ -30,7 +30,7 @@ def with_login(
     `place` is the rest of a heading, such as " under /gpus/".
     """
     pem, key = certificate
-    hashed = _hash(program, folder)
+    hashed = password_hash(program, folder)
     site = example(f"{program}, HTTPS and a login")
     if place:
         site = _moved(program, site, example(program + place))
@@ -60,7 +60,7 @@ def _moved(program: str, login: str, place: str) -> str:
     return re.sub(anonymous, lambda _: "".join(names), site, flags=re.M)
 
 
-def _hash(program: str, folder: Path) -> str:
+def password_hash(program: str, folder: Path) -> str:
     if program == "nginx":
         command = ["openssl", "passwd", "-apr1", PASSWORD]
     else:

@@ -46,6 +46,11 @@ options:
     description: So much has to be free there.
     type: int
     default: 200
+  users:
+    description: Users that the services will run as. One with a home is somebody's login.
+    type: list
+    elements: str
+    default: [gpumon, gpumon-web]
 author:
   - The gpumon contributors (@gpumon)
 """
@@ -76,6 +81,7 @@ import errno
 import glob
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -83,6 +89,8 @@ import socket
 from ansible.module_utils.basic import AnsibleModule
 
 OLDEST = (3, 10)
+NO_HOME = "/nonexistent"
+"""The home of the users that the roles make."""
 EARLIER = {
     "gpumonitor-rpc.service": "agent",
     "gpumonitor-web.service": "web",
@@ -128,6 +136,21 @@ def look_at_disk(module, faults):
     free, wanted = shutil.disk_usage(folder).free >> 20, module.params["free_mib"]
     if free < wanted:
         faults.append(f"{free} MiB are free in {folder} and {wanted} are needed: make room")
+
+
+def look_at_users(module, faults):
+    """Refuse to make a service's user of one that somebody may log in as."""
+    for name in module.params["users"]:
+        try:
+            home = pwd.getpwnam(name).pw_dir
+        except KeyError:
+            continue
+        if home != NO_HOME:
+            faults.append(
+                f"there is a user {name} already, with the home {home}: the service's user would "
+                f"take its place and its login. Rename it (usermod -l OTHER {name}) or remove it "
+                f"(userdel {name}), and its group {name} likewise"
+            )
 
 
 def look_at_ports(module, ports, faults):
@@ -231,6 +254,7 @@ def main():
             "ports": {"type": "dict", "default": {}},
             "root": {"type": "path", "default": "/opt/gpumon"},
             "free_mib": {"type": "int", "default": 200},
+            "users": {"type": "list", "elements": "str", "default": ["gpumon", "gpumon-web"]},
             "proxy": {"type": "str", "default": ""},
             "proxy_ports": {"type": "list", "elements": "int", "default": [80, 443]},
             "etc": {"type": "path", "default": "/etc/gpumon"},
@@ -248,6 +272,7 @@ def main():
         faults.append("this is not root: run with --become, or --ask-become-pass")
     python, arch = look_at_python(module, faults)
     look_at_disk(module, faults)
+    look_at_users(module, faults)
     look_at_ports(module, ports, faults)
     module.exit_json(
         changed=False,

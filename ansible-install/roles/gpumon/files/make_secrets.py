@@ -8,6 +8,7 @@ of its host have changed, or when another authority signed it. Needs the program
 else. Prints {"changed": [files], "missing": [files], "warnings": [sentences]}; exit code 1 with one
 line on stderr when something can't be made.
 
+    FOLDER/.gitignore       keeps all of it out of git
     FOLDER/token            one token a line: the first is sent, all are accepted
     FOLDER/ca.key, ca.crt   the authority; the key never leaves this folder
     FOLDER/hosts/NAME.key, NAME.crt
@@ -66,6 +67,11 @@ class Secrets:
         self.changed: list[str] = []
         self.missing: list[str] = []
         self.warnings: list[str] = []
+
+    def keep_out_of_git(self) -> None:
+        path = self.folder / ".gitignore"
+        if not self.check and not path.exists():
+            write(path, "*\n")
 
     def token(self) -> None:
         path = self.folder / "token"
@@ -230,6 +236,7 @@ def main() -> int:
                 arguments.folder.mkdir(parents=True, exist_ok=True)
                 lock = stack.enter_context((arguments.folder / ".lock").open("w"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            made.keep_out_of_git()
             made.token()
             made.authority()
             for name, names in hosts.items():

@@ -17,7 +17,7 @@ from gpumon.cluster.status import (
     Totals,
     UserTotals,
 )
-from gpumon.states import GpuState
+from gpumon.states import GpuState, earliest, on_gpu_since
 from gpumon.summary import Holder
 from gpumon.units import natural_key
 
@@ -168,7 +168,7 @@ class _User:
         self.pids: dict[str, list[int]] = {}
         """Host -> its processes of this user, once per GPU."""
         self.memory: int | None = None
-        self.since: float | None = None
+        self.since: tuple[float | None, bool] = (None, False)
         self._host: str | None = None
         """Where the last GPU was: they come host by host."""
         self._gpus: dict[int, bool] = {}
@@ -181,11 +181,12 @@ class _User:
             self._pids = self.pids.setdefault(host, [])
         self._gpus[gpu.index] = gpu.state == "idle"
         self._pids += holder.pids
-        memory, start = holder.gpu_memory_used_mib, holder.started_at
+        memory = holder.gpu_memory_used_mib
         if memory is not None:
             self.memory = memory if self.memory is None else self.memory + memory
-        if start is not None and (self.since is None or start < self.since):
-            self.since = start
+        since, at_most = self.since
+        known = None if since is None else (since, at_most)
+        self.since = earliest((known, on_gpu_since(holder)))
 
     def totals(self, user: str | None) -> UserTotals:
         return UserTotals(
@@ -194,6 +195,7 @@ class _User:
             idle_gpus=sum(sum(gpus.values()) for gpus in self.places.values()),
             processes=sum(len(set(pids)) for pids in self.pids.values()) or None,
             gpu_memory_used_mib=self.memory,
-            since=self.since,
+            since=self.since[0],
+            since_at_most=self.since[1],
             places=[Place(host=host, gpus=sorted(gpus)) for host, gpus in self.places.items()],
         )

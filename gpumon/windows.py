@@ -224,6 +224,7 @@ class _Sample:
 
     def _by_our_clock(self, told: float | None) -> float | None:
         """Return a moment of the host's clock by the server's; None when it makes no sense."""
-        if told is None or self.taken_at is None or told > self.taken_at:
+        if told is None or self.taken_at is None or told > self.taken_at + STEADY_SECONDS:
             return None
-        return self.sampled - (self.taken_at - told)
+        # Starts are told in tenths of a second, so one of this very sample may lie after it.
+        return self.sampled - max(0.0, self.taken_at - told)

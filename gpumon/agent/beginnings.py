@@ -7,7 +7,6 @@ one before it may have seen that, and the agent has heard it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +16,7 @@ Key = tuple[str, str, "int | None"]
 """UUID of the GPU, kind and code of the event."""
 
 
-class Times(NamedTuple):
+class Times(msgspec.Struct, frozen=True):
     """Of one event that goes on. Times are epoch seconds; None: nobody knows."""
 
     count: int
@@ -80,15 +79,16 @@ def _completed(uuid: str | None, event: HealthEvent, more: dict[Key, Times]) -> 
 
 def _together(told: Times, before: Times | None) -> Times:
     """Return what is told, and what was known before in the place of what is not."""
-    if before is None or told.since is not None:
+    if before is None:
         return told
-    first = before.first_at if told.first_at is None else told.first_at
-    last = told.last_at
-    if last is None and told.count == before.count:
-        last = before.last_at
-    return Times(told.count, first, last, before.since)
+    return Times(
+        told.count,
+        before.first_at if told.first_at is None else told.first_at,
+        before.last_at if told.last_at is None and told.count == before.count else told.last_at,
+        before.since if told.since is None else told.since,
+    )
 
 
 def _moved(times: Times, seconds: float) -> Times:
-    at = [None if moment is None else moment + seconds for moment in times[1:]]
-    return Times(times.count, *at)
+    told = (times.first_at, times.last_at, times.since)
+    return Times(times.count, *(None if at is None else at + seconds for at in told))

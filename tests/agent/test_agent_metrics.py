@@ -219,6 +219,7 @@ def test_an_idle_gpu_is_idle_here_as_on_the_page():
         busy(0),
         utilization_percent=0,
         unused_since=since,
+        held_since=since,
         watched_since=since,
         processes=[process(7, started_at=since - 100)],
     )

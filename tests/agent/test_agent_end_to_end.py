@@ -135,6 +135,27 @@ def test_values_that_can_not_be_are_counted_by_field(agent):
     assert agent.errors() == [None] * 4
 
 
+def test_since_when_a_gpu_is_broken_outlives_the_sampler(agent):
+    """It has no state file: a new sampler finds the trouble, and can't say when it began."""
+    agent.scenario.lose(1)
+    agent.write()
+    assert eventually(lambda: bool(agent.snapshot().gpus[1].health))
+    before = agent.snapshot().gpus[1]
+    (event,) = before.health
+    assert event.first_at is not None
+    [sampler] = agent.samplers()
+    sampler.kill()
+    assert eventually(lambda: agent.proxy.health()["restarts"] == 1, 20)
+    assert eventually(lambda: agent.snapshot().sampler_error is None, 20)
+    after = agent.snapshot().gpus[1]
+    (again,) = after.health
+    assert (again.first_at, again.last_at, again.since) == pytest.approx(
+        (event.first_at, event.last_at, event.since), abs=0.5
+    )
+    assert after.fault_since == pytest.approx(before.fault_since, abs=0.5)
+    assert after.fault_since > after.watched_since
+
+
 @pytest.mark.parametrize("how", ["hang", "crash"])
 def test_a_gpu_that_hangs_or_crashes_nvml_costs_its_own_row_and_comes_back(agent, how):
     getattr(agent.scenario, how)("nvmlDeviceGetPowerUsage", gpu=1)

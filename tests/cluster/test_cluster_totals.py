@@ -175,6 +175,7 @@ def test_a_user_is_summed_over_hosts():
             processes=2,
             gpu_memory_used_mib=200,
             since=40.0,
+            since_at_most=True,
             places=found[0].places,
         )
     ]

@@ -44,6 +44,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was so at the first look already."""
     arrivals: Arrivals | None = None
     """Where nobody else tells who came when."""
+    index: int | None = None
+    """Of a whole GPU."""
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +113,21 @@ def advance(
     if before is not None and summary.time is not None and before.taken_at is not None:
         set_by = (summary.time - before.taken_at) - (sampled - before.sampled)
         sample.clock_set_by = set_by if abs(set_by) > CLOCK_SECONDS else 0.0
-    runs = {key: sample.extend(known.get(key), gpu) for key, gpu in _places(summary)}
+    runs = {key: sample.extend(_known(known, key, gpu), gpu) for key, gpu in _places(summary)}
     return Watch(sampled=sampled, taken_at=summary.time, runs=runs)
+
+
+def _known(runs: dict[str, Runs], key: str, gpu: GpuSummary | MigSummary) -> Runs | None:
+    """Return the runs of a GPU so far.
+
+    A row without UUID is a GPU that can't be read: it stands for the one that had its index.
+    """
+    found = runs.get(key)
+    if found is None and runs and isinstance(gpu, GpuSummary):
+        for earlier, candidate in runs.items():
+            if candidate.index == gpu.index and (gpu.uuid is None or earlier.startswith("#")):
+                return candidate
+    return found
 
 
 def _places(summary: HostSummary) -> Iterator[tuple[str, GpuSummary | MigSummary]]:
@@ -152,6 +167,7 @@ class _Sample:
             held_at_least=held_at_least,
             fault_at_least=fault_at_least,
             arrivals=arrivals,
+            index=gpu.index if isinstance(gpu, GpuSummary) else None,
         )
         told = self._by_our_clock(gpu.watched_since)
         if told is not None:

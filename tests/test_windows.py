@@ -367,6 +367,24 @@ def test_a_gpu_without_uuid_goes_by_its_index():
     assert host.window("#3").free_for == 10.0
 
 
+def test_a_row_that_lost_its_uuid_stands_for_the_gpu_that_had_its_index():
+    """A driver that is asked anew for a lost GPU does not even tell its UUID."""
+    host = Watched()
+    host.sample(0, a_gpu(0), a_gpu(1))
+    host.sample(10, a_gpu(0), a_gpu(1, lost=True, error="lost"))
+    host.sample(20, a_gpu(0), Gpu(index=1, lost=True, error="lost"))
+    assert (host.window("#1").fault_for, host.window("#1").fault_at_least) == (10.0, False)
+    host.sample(30, a_gpu(0), a_gpu(1, lost=True, error="lost"))
+    assert host.window("GPU-0001").fault_for == 20.0
+
+
+def test_another_gpu_at_the_index_of_one_is_not_that_one():
+    host = Watched()
+    host.sample(0, a_gpu(0, uuid="A"))
+    host.sample(10, a_gpu(0, uuid="B"))
+    assert host.window("B") == Window(unused_for=0.0, free_for=0.0)
+
+
 def test_gpus_that_are_gone_leave_nothing_behind():
     host = Watched()
     host.sample(0, a_gpu(0), a_gpu(1))

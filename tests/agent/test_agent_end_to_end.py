@@ -136,24 +136,29 @@ def test_values_that_can_not_be_are_counted_by_field(agent):
 
 
 def test_since_when_a_gpu_is_broken_outlives_the_sampler(agent):
-    """It has no state file: a new sampler finds the trouble, and can't say when it began."""
+    """It has no state file: a new sampler finds the trouble, and can't say when it began.
+
+    Of a GPU that was lost it does not even get the UUID.
+    """
     agent.scenario.lose(1)
+    agent.scenario.gpus[2]["ecc.volatile.uncorrected"] = 2
     agent.write()
-    assert eventually(lambda: bool(agent.snapshot().gpus[1].health))
-    before = agent.snapshot().gpus[1]
-    (event,) = before.health
+    assert eventually(lambda: all(gpu.health for gpu in agent.snapshot().gpus[1:3]))
+    _, lost, ecc, _ = agent.snapshot().gpus
+    (event,) = ecc.health
     assert event.first_at is not None
     [sampler] = agent.samplers()
     sampler.kill()
     assert eventually(lambda: agent.proxy.health()["restarts"] == 1, 20)
     assert eventually(lambda: agent.snapshot().sampler_error is None, 20)
-    after = agent.snapshot().gpus[1]
-    (again,) = after.health
+    _, still_lost, still_ecc, _ = agent.snapshot().gpus
+    (again,) = still_ecc.health
     assert (again.first_at, again.last_at, again.since) == pytest.approx(
         (event.first_at, event.last_at, event.since), abs=0.5
     )
-    assert after.fault_since == pytest.approx(before.fault_since, abs=0.5)
-    assert after.fault_since > after.watched_since
+    for before, after in ((lost, still_lost), (ecc, still_ecc)):
+        assert after.fault_since == pytest.approx(before.fault_since, abs=0.5)
+        assert after.fault_since > after.watched_since
 
 
 @pytest.mark.parametrize("how", ["hang", "crash"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from gpumon.agent.usage import Usage, complete
@@ -37,7 +38,8 @@ class Agent:
 
     def sample(self, *gpus: Gpu, wall: float = WALL) -> HostSnapshot:
         """Take one sample and let the interval pass."""
-        snapshot = HostSnapshot(time=wall + self.now, gpus=list(gpus))
+        rows = [msgspec.structs.replace(one) for one in gpus]
+        snapshot = HostSnapshot(time=wall + self.now, gpus=rows)
         self.summary = summary = summarize(snapshot)
         complete(snapshot, summary, self.usage.add(summary, self.now))
         for whole, short in zip(snapshot.gpus, summary.gpus, strict=True):

@@ -188,8 +188,9 @@ def test_the_user_page_says_where_and_since_when():
     assert "alice holds 3 GPUs on 2 hosts, 1 of them idle." in shown.words
     row = next(row for row in shown.rows if "7, 9" in row)
     assert row == [
-        "gpu-1", "1", "H100 80G", "idle 2h00", "at most 8h00", "0%", "68.4G of 80.0G", "python", "7, 9",
-    ]  # fmt: skip
+        *("gpu-1", "1", "H100 80G", "idle 2h00", "at most 8h00"),
+        *("0%", "68.4G of 80.0G", "python", "7, 9"),
+    ]
 
 
 def test_what_was_held_on_a_silent_host_is_not_counted_as_held():

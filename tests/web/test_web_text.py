@@ -26,8 +26,8 @@ gpu-5 -        gpu-5: no such name                                              
 73 busy, with utilization   #  busy, utilization unknown   __ free   z  held, not used
 !! fault   ?  unknown   -- drained   3/7 MIG: free instances of all
 
-USER   GPUS  IDLE  MEMORY  PROCS  SINCE  WHERE
-bob       2     1  136.7G      1  30h00  gpu-1:1,3
+USER   GPUS  IDLE  MEMORY  PROCS    SINCE  WHERE
+bob       2     1  136.7G      1  <=30h00  gpu-1:1,3
 ?         1     0   70.3G      -      -  gpu-1:6
 alice     1     0   68.4G      1   3h00  gpu-1:0
 erin      1     0    8.8G      1   3h00  gpu-2:0

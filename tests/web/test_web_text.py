@@ -28,9 +28,9 @@ gpu-5 -        gpu-5: no such name                                              
 
 USER   GPUS  IDLE  MEMORY  PROCS    SINCE  WHERE
 bob       2     1  136.7G      1  <=30h00  gpu-1:1,3
-?         1     0   70.3G      -      -  gpu-1:6
-alice     1     0   68.4G      1   3h00  gpu-1:0
-erin      1     0    8.8G      1   3h00  gpu-2:0
+?         1     0   70.3G      -        -  gpu-1:6
+alice     1     0   68.4G      1   <=3h00  gpu-1:0
+erin      1     0    8.8G      1   <=3h00  gpu-2:0
 
 STATE    WHERE    WHO   SINCE  WHAT
 fault    gpu-1:4  -      2h00  fallen off the bus: GPU is lost

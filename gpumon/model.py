@@ -85,6 +85,8 @@ class HealthEvent(msgspec.Struct, kw_only=True):
     count: int
     ended_at: float | None = None
     """Since when it is over; None: it goes on. An XID goes on for an hour."""
+    since: float | None = None
+    """Since when it goes on without a break, where that is known."""
     source: str
     """"driver", "kernel log", or both: "driver, kernel log"."""
 
@@ -106,6 +108,7 @@ class MigInstance(msgspec.Struct, kw_only=True):
     processes: list[Process] | None = None
     unused_since: float | None = None
     free_since: float | None = None
+    held_since: float | None = None
     watched_since: float | None = None
 
 
@@ -197,6 +200,11 @@ class Gpu(msgspec.Struct, kw_only=True):
     """Start of the unbroken run of samples in which the GPU was not used, where the agent knows."""
     free_since: float | None = None
     """Since when nothing holds the GPU, where the agent knows."""
+    held_since: float | None = None
+    """First of the unbroken run of samples in which those who hold it now did so, where the agent
+    knows. Idleness counts from here at the earliest."""
+    fault_since: float | None = None
+    """Since when the GPU is broken without a break, where the agent knows."""
     watched_since: float | None = None
     """Since when the agent has watched it without a gap: what began then may have begun earlier."""
 

@@ -6,6 +6,7 @@ A state is one word, with a reason in words where it needs one and with the time
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -44,6 +45,9 @@ class Window(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     fault_for: float | None = None
     observed_for: float = 0.0
     """How long the GPU has been watched without a gap; a run as long as this began earlier."""
+    held_at_least: bool = False
+    fault_at_least: bool = False
+    """Whether that run may have begun earlier; who tells of it may not be who told of the rest."""
     sample_age: float = 0.0
     """How long ago the last sample was taken."""
 
@@ -57,6 +61,8 @@ class Named(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """Epoch seconds, by the server's clock for runs, by the host's for process starts."""
     since_at_least: bool = False
     """The state began at `since` or earlier: nobody watched before."""
+    since_at_most: bool = False
+    """The state began at `since` or later: then the process began, and nobody saw it come."""
 
 
 def memory_floor_mib(total_mib: int | None, reserve_known: bool) -> int:
@@ -127,6 +133,22 @@ def occupants(gpu: GpuSummary | MigSummary) -> list[Holder]:
     if isinstance(gpu, GpuSummary) and gpu.mig:
         on_gpu = [*on_gpu, *(holder for instance in gpu.mig for holder in instance.holders)]
     return [holder for holder in on_gpu if not holder.graphics_only] or on_gpu
+
+
+def on_gpu_since(holder: Holder) -> tuple[float, bool] | None:
+    """Return since when a holder is on the GPU, and whether that is only the earliest possible.
+
+    By the host's clock. None: nobody knows.
+    """
+    if holder.on_gpu_since is not None:
+        return holder.on_gpu_since, False
+    return None if holder.started_at is None else (holder.started_at, True)
+
+
+def earliest(found: Iterable[tuple[float, bool] | None]) -> tuple[float | None, bool]:
+    """Return the earliest of moments as `on_gpu_since` gives them; those not known are left out."""
+    known = [moment for moment in found if moment is not None]
+    return min(known) if known else (None, False)
 
 
 def fault_of(gpu: GpuSummary) -> str | None:
@@ -210,8 +232,12 @@ def whole_gpu(
         return Named(state="unknown", reason=host_reason or not_fresh(host))
     fault = fault_of(gpu)
     if fault is not None:
-        since, at_least = _run(window.fault_for, window, now)
-        return Named(state="fault", reason=fault, since=since, since_at_least=at_least)
+        return Named(
+            state="fault",
+            reason=fault,
+            since=_began(window.fault_for, window, now),
+            since_at_least=window.fault_at_least,
+        )
     if gpu.error is not None:
         return Named(state="unknown", reason=gpu.error)
     if drained:
@@ -255,28 +281,43 @@ def _held_or_free(
     if free is None:
         return Named(state="unknown", reason=_what_is_missing(gpu))
     if free:
-        since, at_least = _run(window.free_for, window, now)
-        return Named(state="free", since=since, since_at_least=at_least)
+        return Named(
+            state="free",
+            since=_began(window.free_for, window, now),
+            since_at_least=_is_open(window.free_for, window),
+        )
     # Idle counts from when it was both held and unused: a GPU that was free for a day and got its
     # job a minute ago is not idle yet.
-    if window.unused_for is not None and window.held_for is not None and is_unused(gpu, limits):
-        idle_for = min(window.unused_for, window.held_for)
+    unused, held = window.unused_for, window.held_for
+    if unused is not None and held is not None and is_unused(gpu, limits):
+        idle_for = min(unused, held)
         if idle_for >= limits.idle_minutes * 60:
-            since, at_least = _run(idle_for, window, now)
-            reason = f"held, not used for {int(idle_for // 60)} min"
-            return Named(state="idle", reason=reason, since=since, since_at_least=at_least)
-    began = [h.started_at for h in occupants(gpu) if h.started_at is not None]
-    if began:
-        return Named(state="busy", since=min(began))
-    since, at_least = _run(window.held_for, window, now)
-    return Named(state="busy", reason=_nobody_visible(gpu), since=since, since_at_least=at_least)
+            return Named(
+                state="idle",
+                reason=f"held, not used for {int(idle_for // 60)} min",
+                since=_began(idle_for, window, now),
+                since_at_least=window.held_at_least if held <= unused else _is_open(unused, window),
+            )
+    who = [on_gpu_since(holder) for holder in occupants(gpu)]
+    if who and None not in who:
+        since, at_most = earliest(who)
+        return Named(state="busy", since=since, since_at_most=at_most)
+    return Named(
+        state="busy",
+        reason=_nobody_visible(gpu),
+        since=_began(window.held_for, window, now),
+        since_at_least=window.held_at_least,
+    )
 
 
-def _run(seconds: float | None, window: Window, now: float) -> tuple[float | None, bool]:
-    """Return when a run of `seconds` began, and whether it may have begun earlier."""
-    if seconds is None:
-        return None, False
-    return now - window.sample_age - seconds, seconds >= window.observed_for
+def _began(seconds: float | None, window: Window, now: float) -> float | None:
+    """Return when a run of `seconds` began, epoch seconds."""
+    return None if seconds is None else now - window.sample_age - seconds
+
+
+def _is_open(seconds: float | None, window: Window) -> bool:
+    """Return whether a run of `seconds` may have begun before anybody watched."""
+    return seconds is not None and seconds >= window.observed_for
 
 
 def _what_is_missing(gpu: GpuSummary | MigSummary) -> str:

@@ -38,6 +38,9 @@ class Holder(msgspec.Struct, kw_only=True, gc=False):
     """Sum over this owner's processes whose memory is known; None when none is."""
     started_at: float | None = None
     """Start of the oldest process; None when no start is known."""
+    on_gpu_since: float | None = None
+    """Since when it is on the GPU, where somebody watched it come: the later of `started_at` and of
+    the last sample without it. None: nobody did, and `started_at` is the earliest possible."""
     graphics_only: bool = False
     program: str | None = None
     """Of the process that holds the most memory."""
@@ -45,7 +48,7 @@ class Holder(msgspec.Struct, kw_only=True, gc=False):
     """How `user` was found out, where for some of the processes it took more than their uid."""
 
 
-class MigSummary(msgspec.Struct, kw_only=True, gc=False):
+class MigSummary(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """A MIG instance, as far as its state goes. Same names as in the model."""
 
     index: int
@@ -59,10 +62,11 @@ class MigSummary(msgspec.Struct, kw_only=True, gc=False):
     holders: list[Holder] = []
     unused_since: float | None = None
     free_since: float | None = None
+    held_since: float | None = None
     watched_since: float | None = None
 
 
-class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
+class GpuSummary(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """A GPU, as far as its state and its cell go. Same names as in the model."""
 
     index: int
@@ -95,6 +99,9 @@ class GpuSummary(msgspec.Struct, kw_only=True, gc=False):
     """False: the list of instances could not be read."""
     unused_since: float | None = None
     free_since: float | None = None
+    held_since: float | None = None
+    fault_since: float | None = None
+    """Of the sampler: since when the faults in its health go on, where that is known of all."""
     watched_since: float | None = None
 
 
@@ -158,6 +165,7 @@ def _mig_summary(instance: MigInstance) -> MigSummary:
         holders=holders(instance.processes or []),
         unused_since=instance.unused_since,
         free_since=instance.free_since,
+        held_since=instance.held_since,
         watched_since=instance.watched_since,
     )
 
@@ -175,6 +183,15 @@ def _faults(gpu: Gpu) -> str | None:
     more = len(found) - MOST_FAULTS
     told = found[:MOST_FAULTS] + ([f"{more} more"] if more > 0 else [])
     return "; ".join(told) or None
+
+
+def _fault_since(gpu: Gpu) -> float | None:
+    """Return since when one of the faults in the GPU's health goes on; None: not known of all."""
+    begun = [
+        event.since for event in gpu.health if event.level == "fault" and event.ended_at is None
+    ]
+    known = [since for since in begun if since is not None]
+    return min(known) if known and len(known) == len(begun) else None
 
 
 def _gpu_summary(gpu: Gpu) -> GpuSummary:
@@ -205,6 +222,8 @@ def _gpu_summary(gpu: Gpu) -> GpuSummary:
         mig_known="mig" not in gpu.unknown,
         unused_since=gpu.unused_since,
         free_since=gpu.free_since,
+        held_since=gpu.held_since,
+        fault_since=gpu.fault_since if gpu.fault_since is not None else _fault_since(gpu),
         watched_since=gpu.watched_since,
     )
 

@@ -154,9 +154,30 @@ def test_an_old_driver_that_counts_its_reserve_as_used_does_not_make_gpus_held()
 # Busy
 
 
-def test_a_held_gpu_is_busy_since_its_oldest_process_began():
+def test_a_held_gpu_is_busy_since_its_oldest_process_began_at_most():
     younger = Holder(user="amy", pids=[8], started_at=NOW - HOUR)
-    assert named(gpu(holders=[younger, BOB])) == Named(state="busy", since=NOW - 9 * HOUR)
+    found = named(gpu(holders=[younger, BOB]))
+    assert found == Named(state="busy", since=NOW - 9 * HOUR, since_at_most=True)
+
+
+def test_a_held_gpu_is_busy_since_the_first_of_its_holders_was_seen_to_come():
+    """However old his process is."""
+    bob = msgspec.structs.replace(BOB, on_gpu_since=NOW - 60)
+    amy = Holder(user="amy", pids=[8], started_at=NOW - HOUR, on_gpu_since=NOW - 30)
+    assert named(gpu(holders=[amy, bob])) == Named(state="busy", since=NOW - 60)
+
+
+def test_who_may_have_been_there_longer_leaves_open_since_when():
+    amy = Holder(user="amy", pids=[8], started_at=NOW - 60, on_gpu_since=NOW - 60)
+    found = named(gpu(holders=[amy, BOB]))
+    assert (found.since, found.since_at_most) == (BOB.started_at, True)
+
+
+def test_with_a_holder_of_whom_nothing_is_known_it_is_busy_since_it_is_watched_at_least():
+    hidden = Holder(user="mei", pids=[9])
+    runs = window(held_for=HOUR, held_at_least=True)
+    found = named(gpu(holders=[hidden, BOB]), runs)
+    assert found == Named(state="busy", since=NOW - HOUR, since_at_least=True)
 
 
 def test_a_display_server_does_not_date_a_gpu_that_somebody_else_holds():
@@ -196,6 +217,14 @@ def test_a_job_that_just_came_to_a_long_unused_gpu_is_not_idle():
 def test_an_idle_run_as_long_as_the_watch_began_earlier():
     found = named(gpu(holders=[BOB]), Window(unused_for=HOUR, held_for=2 * HOUR, observed_for=HOUR))
     assert (found.state, found.since_at_least) == ("idle", True)
+
+
+def test_an_idle_gpu_that_was_held_when_the_watch_began_is_idle_since_then_at_least():
+    runs = window(unused_for=3 * HOUR, held_for=2 * HOUR)
+    found = named(gpu(holders=[BOB]), runs)
+    assert (found.since, found.since_at_least) == (NOW - 2 * HOUR, False)
+    found = named(gpu(holders=[BOB]), msgspec.structs.replace(runs, held_at_least=True))
+    assert (found.since, found.since_at_least) == (NOW - 2 * HOUR, True)
 
 
 def test_a_gpu_that_is_used_right_now_is_not_idle_whatever_its_window_says():
@@ -288,7 +317,7 @@ def mig(*instances: MigSummary, **fields: object) -> GpuSummary:
 def test_a_gpu_in_mig_mode_is_free_only_when_all_instances_are():
     assert named(mig(instance(), instance())).state == "free"
     found = named(mig(instance(), instance(holders=[BOB])))
-    assert found == Named(state="busy", since=BOB.started_at)
+    assert found == Named(state="busy", since=BOB.started_at, since_at_most=True)
 
 
 def test_the_memory_of_a_gpu_in_mig_mode_says_nothing_about_its_instances():
@@ -326,7 +355,7 @@ def test_an_instance_shares_the_fate_of_its_gpu():
 def test_a_held_instance_is_busy_and_never_idle():
     runs = window(unused_for=9 * HOUR, held_for=9 * HOUR)
     found = mig_state(instance(holders=[BOB]), runs, None, limits=LIMITS, now=NOW)
-    assert found == Named(state="busy", since=BOB.started_at)
+    assert found == Named(state="busy", since=BOB.started_at, since_at_most=True)
 
 
 def test_occupants_of_a_gpu_in_mig_mode_are_those_of_all_instances():

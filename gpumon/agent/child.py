@@ -18,7 +18,7 @@ from gpumon.agent.latest import SkippedGpu
 from gpumon.agent.launch import FOLDER, Progress, with_options
 from gpumon.agent.odd import odd_fields
 from gpumon.agent.pipe import SamplerPipe
-from gpumon.model import decode_snapshot, splice
+from gpumon.model import Gpu, decode_snapshot, splice
 from gpumon.summary import HostSummary, decode_summary
 from gpumon.text import clean
 
@@ -41,6 +41,8 @@ class Frame(NamedTuple):
     summary: HostSummary
     odd: list[str]
     """The field of each value of a GPU that can't be."""
+    health: list[Gpu]
+    """The GPUs that have something in their health."""
 
 
 class Child:
@@ -161,7 +163,7 @@ def _checked(snapshot: bytes, summary: bytes) -> Frame:
     whole, short = decode_snapshot(snapshot), decode_summary(summary)
     if [len(gpu.mig) for gpu in whole.gpus] != [len(gpu.mig) for gpu in short.gpus]:
         raise ValueError("snapshot and summary differ")
-    return Frame(snapshot, short, odd_fields(whole))
+    return Frame(snapshot, short, odd_fields(whole), [gpu for gpu in whole.gpus if gpu.health])
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -6,6 +6,7 @@ import socket
 
 import msgspec
 
+from gpumon.agent.beginnings import Key, Times, complete_health
 from gpumon.agent.usage import Means, complete
 from gpumon.model import HostSnapshot, decode_snapshot, encode, splice
 from gpumon.summary import decode_summary, summarize
@@ -44,6 +45,8 @@ class Latest(msgspec.Struct, kw_only=True, frozen=True):
     """JSON of the HostSummary of the same sample, also unspliced, with all that there is."""
     means: tuple[Means, ...] | None = None
     """Mean utilizations by GPU, which `snapshot` lacks; None: it lacks nothing."""
+    begun: dict[Key, Times] = {}
+    """Times of events of which `snapshot` says less than an earlier sampler did."""
     taken_at: float | None = None
     """Monotonic."""
     sampler_error: str | None = NOT_YET
@@ -80,6 +83,7 @@ class Latest(msgspec.Struct, kw_only=True, frozen=True):
             return self.snapshot
         snapshot = decode_snapshot(self.snapshot)
         complete(snapshot, decode_summary(self.summary), self.means)
+        complete_health(snapshot.gpus, self.begun)
         return encode(snapshot)
 
     def summary_json(self, now: float) -> bytes:

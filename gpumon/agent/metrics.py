@@ -28,10 +28,10 @@ from gpumon.metrics.gpus import (
     CERTIFICATE,
     MIG_STATE,
     STATE,
-    STATE_SINCE,
     USERS_LEFT_OUT,
     add_mig_readings,
     add_readings,
+    add_since,
     add_state,
     add_users,
     gpu_labels,
@@ -204,7 +204,14 @@ class AgentMetrics:
             out.add(GPU_INFO, with_labels(labels, pci_bus_id=gpu.pci_bus_id), 1)
             add_state(out, STATE, labels, named.state)
             if fresh:
-                out.add(STATE_SINCE, labels, None if snapshot.time is None else named.since)
+                if snapshot.time is not None:
+                    add_since(
+                        out,
+                        labels,
+                        named.since,
+                        at_least=named.since_at_least,
+                        at_most=named.since_at_most,
+                    )
                 add_readings(out, labels, short)
                 _add_more(out, labels, gpu)
             for part, brief in zip(gpu.mig, short.mig, strict=True):

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpumon.agent.beginnings import Beginnings
 from gpumon.agent.child import Child, Frame
 from gpumon.agent.failures import SamplerFailed
 from gpumon.agent.latest import Latest, SkippedGpu
@@ -64,6 +65,7 @@ class Supervisor:
         """Whether the child runs with a command of before."""
         self._skips = Skips(*retry_pauses)
         self._usage = Usage(interval, limits)
+        self._beginnings = Beginnings()
         self._odd = OddValues()
         self._restart_pauses = restart_pauses
         self._pause = restart_pauses[0]
@@ -124,6 +126,9 @@ class Supervisor:
     def _publish(self, frame: Frame) -> None:
         now = time.monotonic()
         means = self._usage.add(frame.summary, now)
+        begun = self._beginnings.add(
+            frame.health, time=frame.summary.time, now=now, longest_gap=self._usage.longest_gap()
+        )
         self._odd.add(frame.odd)
         self._samples += 1
         self._unanswered_since = None
@@ -133,6 +138,7 @@ class Supervisor:
             snapshot=frame.snapshot,
             summary=encode(frame.summary),
             means=means,
+            begun=begun,
             taken_at=now,
             sampler_error=None,
             out_of_range=self._odd.counts(),

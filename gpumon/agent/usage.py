@@ -64,8 +64,9 @@ class Usage:
     def add(self, summary: HostSummary, now: float) -> tuple[Means, ...]:
         """Take in a sample of the moment `now`, and fill in what it can't know by itself.
 
-        That is `unused_since`, `free_since` and `watched_since`. Returns the means of its GPUs,
-        which a snapshot only has (see `complete`).
+        That is `unused_since`, `free_since`, `held_since`, `fault_since`, `watched_since`, and
+        `on_gpu_since` of its holders. Returns the means of its GPUs, which a snapshot only has (see
+        `complete`).
         """
         self._watch = advance(
             self._watch,
@@ -138,12 +139,19 @@ def complete(snapshot: HostSnapshot, summary: HostSummary, means: tuple[Means, .
 def _copy(short: GpuSummary | MigSummary, whole: Gpu | MigInstance) -> None:
     whole.unused_since = short.unused_since
     whole.free_since = short.free_since
+    whole.held_since = short.held_since
+    if isinstance(whole, Gpu) and isinstance(short, GpuSummary):
+        whole.fault_since = short.fault_since
     whole.watched_since = short.watched_since
 
 
 def _fill(gpu: GpuSummary | MigSummary, runs: Runs, to_wall: float) -> None:
     gpu.unused_since = _wall(runs.unused, to_wall)
     gpu.free_since = _wall(runs.free, to_wall)
+    gpu.held_since = _wall(runs.held, to_wall)
+    if isinstance(gpu, GpuSummary):
+        # Where it was so at the first look already, it is told as old as the watch.
+        gpu.fault_since = _wall(runs.observed if runs.fault_at_least else runs.fault, to_wall)
     gpu.watched_since = _wall(runs.observed, to_wall)
 
 

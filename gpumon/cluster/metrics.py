@@ -20,10 +20,10 @@ from gpumon.metrics.gpus import (
     CERTIFICATE,
     MIG_STATE,
     STATE,
-    STATE_SINCE,
     USERS_LEFT_OUT,
     add_mig_readings,
     add_readings,
+    add_since,
     add_state,
     add_users,
     gpu_labels,
@@ -164,7 +164,7 @@ def _add_gpu(
     labels = gpu_labels(host.name, gpu.index, gpu.uuid, gpu.name)
     add_state(out, STATE, labels, gpu.state)
     if fresh:
-        out.add(STATE_SINCE, labels, gpu.since)
+        add_since(out, labels, gpu.since, at_least=gpu.since_at_least, at_most=gpu.since_at_most)
         add_readings(out, labels, gpu)
     for part in gpu.mig:
         inside = mig_labels(host.name, gpu.index, gpu.name, part)

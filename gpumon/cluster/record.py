@@ -93,6 +93,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             sampled=sampled,
             limits=limits,
             longest_gap=3 * poll_interval + believed_interval(summary.sample_interval_seconds),
+            wall=now.wall - (now.monotonic - sampled),
         )
         missing = self.missing
         if self.reading is not None and self.reading.summary.gpus is not summary.gpus:

@@ -6,7 +6,7 @@ server that polls the host. Times of two machines' clocks are never compared.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -154,11 +154,11 @@ def _gpu(gpu: GpuStatus, host: HostState, reason: str | None, *, drained: bool) 
     return gpu
 
 
+_NO_SINCE: dict[str, Any] = {"since": None, "since_at_least": False, "since_at_most": False}
+
+
 def _in_state(gpu: GpuStatus, state: GpuState, reason: str | None) -> GpuStatus:
     parts = [
-        msgspec.structs.replace(part, state=state, reason=reason, since=None, since_at_least=False)
-        for part in gpu.mig
+        msgspec.structs.replace(part, state=state, reason=reason, **_NO_SINCE) for part in gpu.mig
     ]
-    return msgspec.structs.replace(
-        gpu, state=state, reason=reason, since=None, since_at_least=False, mig=parts
-    )
+    return msgspec.structs.replace(gpu, state=state, reason=reason, mig=parts, **_NO_SINCE)

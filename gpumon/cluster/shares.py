@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus, Place
-from gpumon.states import GpuState
+from gpumon.states import GpuState, on_gpu_since
 from gpumon.summary import Holder
 
 States = dict[GpuState, int]
@@ -29,7 +29,8 @@ class OfUser(msgspec.Struct, frozen=True, gc=False):
     """GPUs."""
     processes: int
     memory_used_mib: int | None
-    since: float | None
+    since: tuple[float, bool] | None
+    """See `states.on_gpu_since`."""
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -79,11 +80,11 @@ def _of_user(host: str, held: list[tuple[GpuStatus, Holder]]) -> OfUser:
     idle: dict[int, bool] = {}
     pids: set[int] = set()
     memory: int | None = None
-    since: float | None = None
+    since: tuple[float, bool] | None = None
     for gpu, holder in held:
         idle[gpu.index] = gpu.state == "idle"
         pids.update(holder.pids)
-        used, start = holder.gpu_memory_used_mib, holder.started_at
+        used, start = holder.gpu_memory_used_mib, on_gpu_since(holder)
         if used is not None:
             memory = used if memory is None else memory + used
         if start is not None and (since is None or start < since):

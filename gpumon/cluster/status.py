@@ -23,6 +23,7 @@ class MigStatus(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     reason: str | None
     since: float | None
     since_at_least: bool
+    since_at_most: bool = False
     memory_used_mib: int | None
     memory_total_mib: int | None
     holders: list[Holder]
@@ -39,7 +40,11 @@ class GpuStatus(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     state: GpuState
     reason: str | None
     since: float | None
+    """When the state began, epoch seconds."""
     since_at_least: bool
+    """It began then or earlier: nobody watched before."""
+    since_at_most: bool = False
+    """It began then or later: then the process began, and nobody saw it come to the GPU."""
     utilization_percent: int | None
     memory_used_mib: int | None
     memory_total_mib: int | None
@@ -148,7 +153,9 @@ class UserTotals(msgspec.Struct, kw_only=True, frozen=True):
     """Distinct (host, pid); None: GPUs are held, but no process is visible."""
     gpu_memory_used_mib: int | None
     since: float | None
-    """Start of the oldest process."""
+    """Since when the user holds one of them."""
+    since_at_most: bool = False
+    """Then or later: then the process began, and nobody saw it come to the GPU."""
     places: list[Place]
 
 

@@ -17,6 +17,7 @@ from gpumon.cluster.status import (
     Totals,
     UserTotals,
 )
+from gpumon.states import earliest
 from gpumon.units import natural_key
 
 
@@ -141,12 +142,14 @@ def user_totals(shares: Iterable[Share]) -> list[UserTotals]:
 def _user(user: str | None, held: list[OfUser]) -> UserTotals:
     memory = [one.memory_used_mib for one in held if one.memory_used_mib is not None]
     places: list[Place] = [one.place for one in held]
+    since, at_most = earliest(one.since for one in held)
     return UserTotals(
         user=user,
         gpus=sum(len(place.gpus) for place in places),
         idle_gpus=sum(one.idle for one in held),
         processes=sum(one.processes for one in held) or None,
         gpu_memory_used_mib=sum(memory) if memory else None,
-        since=min((one.since for one in held if one.since is not None), default=None),
+        since=since,
+        since_at_most=at_most,
         places=places,
     )

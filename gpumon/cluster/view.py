@@ -21,9 +21,11 @@ from gpumon.states import (
     HostState,
     Named,
     Window,
+    earliest,
     gpu_state,
     host_state,
     mig_state,
+    on_gpu_since,
     whole_gpu,
 )
 from gpumon.summary import GpuSummary, Holder, HostSummary, MigSummary
@@ -252,6 +254,7 @@ class _HostView:
             reason=named.reason,
             since=named.since,
             since_at_least=named.since_at_least,
+            since_at_most=named.since_at_most,
             memory_used_mib=part.memory_used_mib,
             memory_total_mib=part.memory_total_mib,
             holders=part.holders,
@@ -296,6 +299,7 @@ def _gpu_status(gpu: GpuSummary, named: Named, mig: list[MigStatus]) -> GpuStatu
         reason=named.reason,
         since=named.since,
         since_at_least=named.since_at_least,
+        since_at_most=named.since_at_most,
         utilization_percent=gpu.utilization_percent,
         memory_used_mib=gpu.memory_used_mib,
         memory_total_mib=gpu.memory_total_mib,
@@ -322,10 +326,12 @@ def _together(gpu: GpuSummary) -> list[Holder]:
 def _sum(one: Holder, other: Holder) -> Holder:
     memory = [h.gpu_memory_used_mib for h in (one, other) if h.gpu_memory_used_mib is not None]
     starts = [h.started_at for h in (one, other) if h.started_at is not None]
+    since, at_most = earliest(map(on_gpu_since, (one, other)))
     return msgspec.structs.replace(
         one,
         pids=sorted({*one.pids, *other.pids}),
         gpu_memory_used_mib=sum(memory) if memory else None,
         started_at=min(starts, default=None),
+        on_gpu_since=None if at_most else since,
         graphics_only=one.graphics_only and other.graphics_only,
     )

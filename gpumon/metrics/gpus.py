@@ -12,7 +12,11 @@ from gpumon.summary import Holder
 STATE = Metric("gpumon_gpu_state", "Whether the GPU is in this state: 1 in one of them, else 0.")
 STATE_SINCE = Metric(
     "gpumon_gpu_state_since_timestamp_seconds",
-    "When the GPU's state began, or earlier; epoch seconds.",
+    "When the GPU's state began; epoch seconds. See gpumon_gpu_state_since_exact.",
+)
+STATE_SINCE_EXACT = Metric(
+    "gpumon_gpu_state_since_exact",
+    "Whether somebody saw the GPU's state begin: 0 where it may have been earlier, or later.",
 )
 UTILIZATION = Metric("gpumon_gpu_utilization_ratio", "Share of time in which a kernel ran, 0 to 1.")
 MEMORY_TOTAL = Metric("gpumon_gpu_memory_total_bytes", "Memory of the GPU.")
@@ -101,6 +105,15 @@ def add_state(out: Exposition, metric: Metric, labels: str, state: GpuState) -> 
     """Add one sample a state, so that their means over time are shares of time."""
     for known in GPU_STATES:
         out.add(metric, with_labels(labels, state=known), known == state)
+
+
+def add_since(
+    out: Exposition, labels: str, since: float | None, *, at_least: bool, at_most: bool
+) -> None:
+    """Add when a state began, where that is known, and whether it is a bound. Epoch seconds."""
+    if since is not None:
+        out.add(STATE_SINCE, labels, since)
+        out.add(STATE_SINCE_EXACT, labels, not (at_least or at_most))
 
 
 def add_readings(out: Exposition, labels: str, gpu: Readings) -> None:

@@ -66,6 +66,7 @@ class Reader:
             uuid=self._uuids[index, None],
             pci_bus_id=f"00000000:{_BUS_NUMBERS[index]:02X}:00.0",
             name=self._host.machine.model.name,
+            watched_since=boot,
         )
         defect = self._host.defects.get(index)
         if defect == "lost":
@@ -105,6 +106,7 @@ class Reader:
             gpu.memory_free_mib = capacity - gpu.memory_used_mib
         gpu.unused_since = self._unused_since(place, at, boot)
         gpu.free_since = None if occupants else self._free_since(place, at, boot)
+        gpu.held_since = _held_since(occupants, boot)
 
     def _read_mig(self, gpu: Gpu, at: float, boot: float) -> None:
         model = self._host.machine.model
@@ -126,6 +128,9 @@ class Reader:
         )
         if not held:
             gpu.free_since = max(instance.free_since or at for instance in gpu.mig)
+        gpu.held_since = min(
+            (one.held_since for one in gpu.mig if one.held_since is not None), default=None
+        )
 
     def _instance(
         self, gpu: int, position: int, profile: str, at: float, boot: float
@@ -148,6 +153,8 @@ class Reader:
             memory_free_mib=total - used,
             processes=processes,
             free_since=None if occupants else self._free_since(place, at, boot),
+            held_since=_held_since(occupants, boot),
+            watched_since=boot,
         )
 
     def _occupants(self, place: Place, at: float) -> list[Occupant]:
@@ -166,6 +173,11 @@ class Reader:
         since = [lane.unused_since(at, boot) for lane, _ in self._lanes[place]]
         known = [moment for moment in since if moment is not None]
         return max(known) if len(known) == len(since) else None
+
+
+def _held_since(occupants: list[Occupant], boot: float) -> float | None:
+    """Return since when those who hold a place do so, as an agent that began with the host saw."""
+    return min((max(one.job.start, boot) for one in occupants), default=None)
 
 
 def _processes(

@@ -139,7 +139,8 @@ class GpuRows:
         # A run that begins with this very reading is one that nobody watched before.
         if named.since is None or named.since >= self._at:
             return named.state
-        return f"{named.state} {duration(self._at - named.since)}"
+        bound = "<=" if named.since_at_most else ">=" if named.since_at_least else ""
+        return f"{named.state} {bound}{duration(self._at - named.since)}"
 
 
 def _gpu_cells(gpu: Gpu, state: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpumon.cluster.shares import holding, parts
 from gpumon.cluster.status import GpuStatus, HostStatus, MigStatus
+from gpumon.states import earliest, on_gpu_since
 from gpumon.summary import Holder
 
 
@@ -17,7 +18,9 @@ class Held(NamedTuple):
     """None: owners that are not known, together."""
     gpus: list[int]
     since: float | None
-    """Start of the oldest process."""
+    """Since when one of them."""
+    at_most: bool
+    """Then or later: then the process began, and nobody saw it come to the GPU."""
     by_rule: bool
     """Whether some of it is theirs by a rule (`owners_by_rule`)."""
 
@@ -44,17 +47,16 @@ def owners_by_rule(gpus: Iterable[GpuStatus]) -> set[str]:
 def held_on(host: HostStatus) -> list[Held]:
     """Return who holds GPUs of the host, most GPUs first, unknown owners at the end."""
     gpus: dict[str | None, list[int]] = {}
-    starts: dict[str | None, list[float]] = {}
+    begun: dict[str | None, list[tuple[float, bool] | None]] = {}
     for gpu in host.gpus:
         for user in users(gpu):
             gpus.setdefault(user, []).append(gpu.index)
         for part in parts(gpu):
             for holder in holders(part):
-                if holder.started_at is not None:
-                    starts.setdefault(holder.user, []).append(holder.started_at)
+                begun.setdefault(holder.user, []).append(on_gpu_since(holder))
     ruled = owners_by_rule(host.gpus)
     found = [
-        Held(user, indices, min(starts.get(user, []), default=None), user in ruled)
+        Held(user, indices, *earliest(begun.get(user, [])), user in ruled)
         for user, indices in gpus.items()
     ]
     found.sort(key=lambda held: (held.user is None, -len(held.gpus), held.user or ""))

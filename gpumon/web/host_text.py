@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus
 from gpumon.model import HostSnapshot
+from gpumon.states import earliest, on_gpu_since
+from gpumon.summary import Holder
 from gpumon.units import UNKNOWN, duration, mib
 from gpumon.web import front as words
-from gpumon.web.ages import since
+from gpumon.web.ages import short_since
 from gpumon.web.gpus import memory, percent, temperature, watts
 from gpumon.web.holding import holders
 from gpumon.web.host_page import HostPage, host_page
@@ -55,7 +57,7 @@ def _gpus(host: HostStatus, page: HostPage, now: float) -> list[str]:
             held = ", ".join(
                 f"{user_words(one.user, one.user_by is not None)} "
                 f"{one.program + ' ' if one.program else ''}"
-                f"{mib(one.gpu_memory_used_mib)} {since(now, one.started_at)}"
+                f"{mib(one.gpu_memory_used_mib)} {_held_since(one, now)}"
                 for one in holders(part)
             )
             reason = part.reason if part.state != "idle" and part.reason != host.reason else None
@@ -65,9 +67,8 @@ def _gpus(host: HostStatus, page: HostPage, now: float) -> list[str]:
                 [
                     str(gpu.index) if whole else f"MIG {part.index}",
                     plain(gpu.model if whole else part.name or UNKNOWN),
-                    f"{part.state} {since(now, part.since, part.since_at_least)}".replace(
-                        "at least ", ">="
-                    ),
+                    f"{part.state} "
+                    + short_since(now, part.since, part.since_at_least, part.since_at_most),
                     percent(gpu.utilization_percent) if whole else UNKNOWN,
                     plain(memory(part)),
                     temperature(gpu.temperature_celsius).replace(" °", "") if whole else "",
@@ -77,6 +78,11 @@ def _gpus(host: HostStatus, page: HostPage, now: float) -> list[str]:
             )
     headings = ["GPU", "MODEL", "STATE", ">UTIL", ">MEMORY", ">TEMP", ">POWER", "HELD BY"]
     return table(headings, rows, [6, 14, 14, 5, 16, 4, 12]) if rows else []
+
+
+def _held_since(holder: Holder, now: float) -> str:
+    since, at_most = earliest([on_gpu_since(holder)])
+    return short_since(now, since, at_most=at_most)
 
 
 def _health(page: HostPage) -> list[str]:

@@ -10,7 +10,8 @@ from bottle import SimpleTemplate
 
 from gpumon.cluster.status import ClusterStatus
 from gpumon.cluster.visible import SOMEBODY
-from gpumon.states import GPU_STATES, GpuState
+from gpumon.states import GPU_STATES, GpuState, earliest, on_gpu_since
+from gpumon.summary import Holder
 from gpumon.units import clock, duration, mib
 from gpumon.version import __version__
 from gpumon.web import ages, bars, front, gpus, words
@@ -89,11 +90,20 @@ class Templates:
         """Return the page `name` ("front.tpl") as seen from `root`."""
         now = 0.0 if status is None else status.time  # a page without status shows no times
 
-        def since(began: float | None, at_least: bool = False) -> str:
-            return ages.since(now, began, at_least)
+        def since(began: float | None, at_least: bool = False, at_most: bool = False) -> str:
+            return ages.since(now, began, at_least, at_most)
+
+        def held_since(holder: Holder) -> str:
+            began, at_most = earliest([on_gpu_since(holder)])
+            return since(began, at_most=at_most)
 
         text: str = self._templates[name].render(
-            self._common, root=root, status=status, since=since, **values
+            self._common,
+            root=root,
+            status=status,
+            since=since,
+            held_since=held_since,
+            **values,
         )
         return text.encode("utf-8", errors="replace")
 

@@ -9,7 +9,7 @@ from gpumon.cluster.status import ClusterStatus, ModelTotals
 from gpumon.text import clean
 from gpumon.units import UNKNOWN, cut, mib, pad
 from gpumon.web import front as words
-from gpumon.web.ages import since
+from gpumon.web.ages import short_since
 from gpumon.web.cells import text_mark
 from gpumon.web.front import Front, front
 from gpumon.web.hosts import HostRow
@@ -141,7 +141,7 @@ def _users(status: ClusterStatus, by_rule: set[str]) -> list[str]:
             str(user.idle_gpus),
             mib(user.gpu_memory_used_mib),
             UNKNOWN if user.processes is None else str(user.processes),
-            since(status.time, user.since),
+            short_since(status.time, user.since, at_most=user.since_at_most),
             " ".join(f"{plain(place.host)}:{numbers(place.gpus)}" for place in user.places),
         ]
         for user in status.users[:MOST_USERS]
@@ -149,7 +149,7 @@ def _users(status: ClusterStatus, by_rule: set[str]) -> list[str]:
     if not rows:
         return []
     headings = ["USER", ">GPUS", ">IDLE", ">MEMORY", ">PROCS", ">SINCE", "WHERE"]
-    lines = table(headings, rows, [20, 5, 5, 7, 5, 6])
+    lines = table(headings, rows, [20, 5, 5, 7, 5, 8])
     more = len(status.users) - len(rows)
     return [*lines, f"and {counted(more, 'more user')}"] if more else lines
 
@@ -160,7 +160,7 @@ def _waste(view: Front, now: float) -> list[str]:
             row.kind,
             _where(row),
             ",".join(user_words(user, user in row.by_rule) for user in row.users) or UNKNOWN,
-            since(now, row.since, row.at_least).replace("at least ", ">="),
+            short_since(now, row.since, row.at_least),
             plain(row.what, 3 * WIDTH),
         ]
         for row in view.waste[:MOST_WASTE]

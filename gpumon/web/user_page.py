@@ -9,7 +9,7 @@ import msgspec
 from gpumon.cluster.shares import parts
 from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus, MigStatus, UserTotals
 from gpumon.model import SCHEMA
-from gpumon.states import GpuState, HostState
+from gpumon.states import GpuState, HostState, earliest, on_gpu_since
 from gpumon.summary import Holder
 from gpumon.web.holding import holders
 from gpumon.web.words import counted
@@ -28,12 +28,17 @@ class UserGpu(msgspec.Struct, kw_only=True, frozen=True):
     state: GpuState
     since: float | None
     since_at_least: bool
+    since_at_most: bool
     utilization_percent: int | None
     memory_total_mib: int | None
     gpu_memory_used_mib: int | None
     """Of this user's processes."""
     started_at: float | None
     """Start of this user's oldest process there."""
+    held_since: float | None
+    """Since when this user holds it."""
+    held_since_at_most: bool
+    """Then or later: then the process began, and nobody saw it come to the GPU."""
     pids: list[int]
     program: str | None
     user_by: str | None
@@ -87,6 +92,7 @@ def _user_gpu(
     host: HostStatus, gpu: GpuStatus, part: GpuStatus | MigStatus, holder: Holder
 ) -> UserGpu:
     whole = isinstance(part, GpuStatus)
+    held_since, at_most = earliest([on_gpu_since(holder)])
     return UserGpu(
         host=host.name,
         host_state=host.state,
@@ -97,10 +103,13 @@ def _user_gpu(
         state=part.state,
         since=part.since,
         since_at_least=part.since_at_least,
+        since_at_most=part.since_at_most,
         utilization_percent=gpu.utilization_percent if whole else None,
         memory_total_mib=part.memory_total_mib,
         gpu_memory_used_mib=holder.gpu_memory_used_mib,
         started_at=holder.started_at,
+        held_since=held_since,
+        held_since_at_most=at_most,
         pids=holder.pids,
         program=holder.program,
         user_by=holder.user_by,

@@ -135,6 +135,32 @@ def test_values_that_can_not_be_are_counted_by_field(agent):
     assert agent.errors() == [None] * 4
 
 
+def test_since_when_a_gpu_is_broken_outlives_the_sampler(agent):
+    """It has no state file: a new sampler finds the trouble, and can't say when it began.
+
+    Of a GPU that was lost it does not even get the UUID.
+    """
+    agent.scenario.lose(1)
+    agent.scenario.gpus[2]["ecc.volatile.uncorrected"] = 2
+    agent.write()
+    assert eventually(lambda: all(gpu.health for gpu in agent.snapshot().gpus[1:3]))
+    _, lost, ecc, _ = agent.snapshot().gpus
+    (event,) = ecc.health
+    assert event.first_at is not None
+    [sampler] = agent.samplers()
+    sampler.kill()
+    assert eventually(lambda: agent.proxy.health()["restarts"] == 1, 20)
+    assert eventually(lambda: agent.snapshot().sampler_error is None, 20)
+    _, still_lost, still_ecc, _ = agent.snapshot().gpus
+    (again,) = still_ecc.health
+    assert (again.first_at, again.last_at, again.since) == pytest.approx(
+        (event.first_at, event.last_at, event.since), abs=0.5
+    )
+    for before, after in ((lost, still_lost), (ecc, still_ecc)):
+        assert after.fault_since == pytest.approx(before.fault_since, abs=0.5)
+        assert after.fault_since > after.watched_since
+
+
 @pytest.mark.parametrize("how", ["hang", "crash"])
 def test_a_gpu_that_hangs_or_crashes_nvml_costs_its_own_row_and_comes_back(agent, how):
     getattr(agent.scenario, how)("nvmlDeviceGetPowerUsage", gpu=1)

@@ -231,6 +231,7 @@ def test_an_idle_gpu_is_idle_here_as_on_the_page():
         busy(0),
         utilization_percent=0,
         unused_since=since,
+        held_since=since,
         watched_since=since,
         processes=[process(7, started_at=since - 100)],
     )
@@ -238,6 +239,12 @@ def test_an_idle_gpu_is_idle_here_as_on_the_page():
     assert 'state="idle"} 1' in text
     [line] = samples(text, "gpumon_gpu_state_since_timestamp_seconds")
     assert float(line.split()[-1]) == pytest.approx(since)
+    [exact] = samples(text, "gpumon_gpu_state_since_exact")
+    assert exact.endswith(" 0")  # it was so when the agent began to watch
+    seen = msgspec.structs.replace(held, unused_since=since - 60, watched_since=since - 60)
+    text = metrics(latest(host(seen)), limits=Limits(idle_minutes=30))
+    [exact] = samples(text, "gpumon_gpu_state_since_exact")
+    assert exact.endswith(" 1")
 
 
 @contextmanager

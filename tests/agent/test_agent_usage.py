@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from gpumon.agent.usage import Usage, complete
 from gpumon.config import Limits
-from gpumon.model import Gpu, HostSnapshot, MigInstance, Process
+from gpumon.model import Gpu, HealthEvent, HostSnapshot, MigInstance, Process
 from gpumon.summary import summarize
 
 INTERVAL = 5.0
@@ -37,8 +38,9 @@ class Agent:
 
     def sample(self, *gpus: Gpu, wall: float = WALL) -> HostSnapshot:
         """Take one sample and let the interval pass."""
-        snapshot = HostSnapshot(time=wall + self.now, gpus=list(gpus))
-        summary = summarize(snapshot)
+        rows = [msgspec.structs.replace(one) for one in gpus]
+        snapshot = HostSnapshot(time=wall + self.now, gpus=rows)
+        self.summary = summary = summarize(snapshot)
         complete(snapshot, summary, self.usage.add(summary, self.now))
         for whole, short in zip(snapshot.gpus, summary.gpus, strict=True):
             assert (whole.unused_since, whole.free_since, whole.watched_since) == (
@@ -170,3 +172,68 @@ def test_a_host_whose_driver_is_gone_gives_no_means(agent: Agent) -> None:
     for _ in range(60):
         assert agent.sample().gpus == []
     assert agent.samples([gpu(50)]).utilization_5m_percent is None
+
+
+# Who holds it, and since when it is broken
+
+
+def test_the_agent_tells_since_when_who_is_there_holds_it(agent: Agent) -> None:
+    agent.samples(gpu(0) for _ in range(4))
+    last = agent.samples(gpu(0, held=True) for _ in range(3))
+    assert (last.held_since, last.watched_since) == (WALL + 20, WALL)
+    assert agent.samples([gpu(0)]).held_since is None
+
+
+def test_the_agent_tells_who_was_seen_to_come(agent: Agent) -> None:
+    """At the earliest after the last sample without it, however old the process is."""
+    held = gpu(0, held=True)
+    held.processes = [Process(pid=1, kinds=["compute"], user="bob", started_at=WALL - 25_000)]
+    agent.samples([gpu(0), held, held])
+    assert [holder.on_gpu_since for holder in agent.summary.gpus[0].holders] == [WALL]
+
+
+def test_the_agent_tells_since_when_a_gpu_is_broken(agent: Agent) -> None:
+    lost = Gpu(index=0, uuid="GPU-a", lost=True, error="lost")
+    agent.samples([gpu(0), lost])
+    assert agent.samples([lost]).fault_since == WALL + 5
+    assert agent.samples([gpu(0)]).fault_since is None
+
+
+def test_what_was_broken_at_the_first_look_is_told_as_old_as_the_watch(agent: Agent) -> None:
+    lost = Gpu(index=0, uuid="GPU-a", lost=True, error="lost")
+    last = agent.samples([lost, lost, lost])
+    assert last.fault_since == last.watched_since == WALL
+
+
+def an_event(since: float | None, kind: str = "xid") -> HealthEvent:
+    return HealthEvent(
+        kind=kind,
+        level="fault",
+        text="broken",
+        first_at=since,
+        last_at=since,
+        count=1,
+        source="kernel log",
+        since=since,
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "slowdown", "since"),
+    [
+        ([an_event(WALL - 600)], [], WALL - 600),
+        ([an_event(WALL - 600), an_event(WALL - 900, "ecc")], [], WALL - 900),
+        ([an_event(WALL - 600), an_event(None, "ecc")], [], WALL),
+        ([an_event(WALL - 600)], ["hw_slowdown"], WALL),
+    ],
+    ids=["known", "the first of two", "one unknown", "slowdown beside it"],
+)
+def test_health_may_know_of_a_fault_from_before_the_watch(
+    agent: Agent, events: list[HealthEvent], slowdown: list[str], since: float
+) -> None:
+    """Where something else is broken too, of which nobody knows since when, it is at least."""
+    broken = gpu(0)
+    broken.health, broken.clock_event_reasons = events, slowdown
+    last = agent.samples([broken, broken])
+    assert last.fault_since == since
+    assert last.watched_since == WALL

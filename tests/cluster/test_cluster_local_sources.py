@@ -10,6 +10,7 @@ import pytest
 from cluster_tools import WALL, Clock, a_gpu, a_snapshot
 
 from gpumon.agent.latest import NOT_YET, Latest
+from gpumon.cluster.fleet import Fleet
 from gpumon.cluster.sources.build import make_source, open_sources
 from gpumon.cluster.sources.self_host import SelfSource
 from gpumon.cluster.sources.simulated import SimulatedSource
@@ -132,3 +133,30 @@ def test_each_entry_gets_its_source():
                 make_source(entries[0], 0, connections=None)
 
     asyncio.run(run())
+
+
+def test_invented_hosts_tell_since_when_as_an_agent_there_would():
+    """It has watched since the host came up: jobs take their GPUs when they begin."""
+    at = 1_764_000_000.0
+    entries = [
+        HostEntry(name=f"s-{number}", host=f"s-{number}", port=1, address="", source="simulated")
+        for number in range(7)
+    ]
+    fleet = Fleet(Config(hosts=entries), monotonic=lambda: 1000.0, wall=lambda: at)
+    for number, entry in enumerate(entries):
+        host = SimulatedHost(entry.name, number)
+        if host.answers:
+            fleet.answered(entry.name, polled(SimulatedSource(host, lambda: at)), asked=999.0)
+    states = set()
+    for host in fleet.status().hosts:
+        for gpu in host.gpus:
+            for part in [gpu, *gpu.mig]:
+                if host.state == "fresh" and part.state in ("busy", "idle", "free"):
+                    states.add(part.state)
+                    assert part.since is not None
+                    assert not part.since_at_most
+                for holder in part.holders:
+                    assert holder.on_gpu_since == holder.started_at
+                    if part.state == "idle":
+                        assert part.since >= holder.on_gpu_since - 0.01
+    assert states == {"busy", "idle", "free"}

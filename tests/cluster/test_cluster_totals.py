@@ -181,10 +181,21 @@ def test_a_user_is_summed_over_hosts():
             processes=2,
             gpu_memory_used_mib=200,
             since=40.0,
+            since_at_most=True,
             places=found[0].places,
         )
     ]
     assert [(place.host, place.gpus) for place in found[0].places] == [("a", [0, 3]), ("b", [7])]
+
+
+def test_a_user_holds_something_since_the_first_that_was_seen_or_may_be():
+    seen = holder("bob", 1, started_at=10.0, on_gpu_since=50.0)
+    younger = holder("bob", 2, started_at=60.0)
+    [found] = users(host("a", gpu(0, "busy", holders=[seen]), gpu(1, "busy", holders=[younger])))
+    assert (found.since, found.since_at_most) == (50.0, False)
+    older = holder("bob", 2, started_at=40.0)
+    [found] = users(host("a", gpu(0, "busy", holders=[seen]), gpu(1, "busy", holders=[older])))
+    assert (found.since, found.since_at_most) == (40.0, True)
 
 
 def test_one_process_on_two_gpus_is_one_process():

@@ -74,20 +74,65 @@ def test_a_source_that_misses_events_does_not_take_them_from_the_other():
 
 def test_a_state_goes_on_until_it_is_seen_to_be_over():
     ledger = Ledger()
+    ledger.over("ecc", T - 5)
     state(ledger, T)
     state(ledger, T + 9 * HOUR)
     event = only(ledger, T + 9 * HOUR)
-    assert (event.count, event.last_at, event.ended_at) == (1, T, None)
+    assert (event.count, event.last_at, event.ended_at, event.since) == (1, T, None, T)
     ledger.over("ecc", T + 10 * HOUR)
-    assert only(ledger, T + 11 * HOUR).ended_at == T + 10 * HOUR
+    event = only(ledger, T + 11 * HOUR)
+    assert (event.ended_at, event.since) == (T + 10 * HOUR, None)
     state(ledger, T + 12 * HOUR)
     event = only(ledger, T + 12 * HOUR)
     assert (event.count, event.first_at, event.last_at) == (2, T, T + 12 * HOUR)
-    assert event.ended_at is None
+    assert (event.ended_at, event.since) == (None, T + 12 * HOUR)
+
+
+def test_what_is_there_at_the_first_look_has_begun_nobody_knows_when():
+    ledger = Ledger()
+    state(ledger, T, count=2)
+    state(ledger, T + 9 * HOUR, count=2)
+    event = only(ledger, T + 9 * HOUR)
+    assert (event.count, event.first_at, event.last_at, event.since) == (2, None, None, None)
+    state(ledger, T + 10 * HOUR, count=3)
+    event = only(ledger, T + 10 * HOUR)
+    assert (event.first_at, event.last_at, event.since) == (None, T + 10 * HOUR, None)
+    ledger.over("ecc", T + 11 * HOUR)
+    state(ledger, T + 12 * HOUR, count=1)
+    event = only(ledger, T + 12 * HOUR)
+    assert (event.first_at, event.last_at, event.since) == (None, T + 12 * HOUR, T + 12 * HOUR)
+
+
+def test_what_could_not_be_read_in_between_has_begun_nobody_knows_when():
+    ledger = Ledger()
+    ledger.over("ecc", T)
+    ledger.unread("ecc", T + 5)
+    state(ledger, T + 10)
+    assert only(ledger, T + 10).first_at is None
+
+
+def test_a_memory_that_comes_late_knows_when_what_was_found_began():
+    before, ours = Ledger(), Ledger()
+    before.over("ecc", T - 5)
+    state(before, T, count=2)
+    state(ours, T + HOUR, count=2)
+    ours.merge(before)
+    event = only(ours, T + HOUR)
+    assert (event.first_at, event.last_at, event.since) == (T, T, T)
+
+
+def test_errors_that_stopped_for_an_hour_and_came_again_go_on_since_then():
+    """The kernel log may tell all of them at once."""
+    ledger = Ledger()
+    for at in (T, T + 1800, T + 3 * HOUR):
+        xid(ledger, at=at, source=KERNEL_LOG)
+    event = only(ledger, T + 3 * HOUR)
+    assert (event.first_at, event.since) == (T, T + 3 * HOUR)
 
 
 def test_a_state_with_a_number_has_that_as_its_count():
     ledger = Ledger()
+    ledger.over("ecc", T - 5)
     state(ledger, T, count=2)
     state(ledger, T + 5, count=2)
     assert (only(ledger, T + 5).count, only(ledger, T + 5).last_at) == (2, T)
@@ -145,6 +190,7 @@ def test_a_state_that_is_not_read_any_more_says_so_until_it_is_or_somebody_knows
 def test_a_clock_that_is_set_changes_no_age(step):
     ledger = Ledger()
     xid(ledger, at=T - 3000)
+    ledger.over("ecc", T - 200)
     state(ledger, T - 100)
     boot = T - 5000
     shift = Shift.between(boot, boot + step, 5000.0)
@@ -174,6 +220,7 @@ def test_a_time_that_is_still_to_come_is_not_known():
     ledger = Ledger()
     xid(ledger, at=T)
     xid(ledger, 13, at=T, level="application")
+    ledger.over("row_remap_failure", T - 5)
     state(ledger, T, kind="row_remap_failure")
     now = T - 9 * HOUR
     ledger.reset(now - 60)
@@ -212,6 +259,7 @@ def test_two_ledgers_of_one_gpu_are_one_that_counts_nothing_twice():
     xid(theirs, source=DRIVER, at=T + 1)
     xid(theirs, source=DRIVER, at=T + 5)
     xid(theirs, 48)
+    theirs.over("ecc", T - 200)
     state(theirs, T - 100)
     state(ours, T)
     theirs.over("ecc", T + 1)

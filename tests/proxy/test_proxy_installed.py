@@ -1,4 +1,4 @@
-"""nginx with the site that the playbook writes, and with the login that docs/install.md puts into it."""
+"""nginx with the site that the playbook writes and the login that docs/install.md puts into it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def written(settings: dict[str, str], page_port: int) -> str:
     """Return the site as the role writes it."""
     template = ROOT / "ansible-install/roles/gpumon_proxy/templates/nginx.j2"
     values = {
-        "gpumon_proxy_seen": SimpleNamespace(listens={"80": [f"127.0.0.1:{free_port()}"], "443": ["443"]}),
+        "gpumon_proxy_seen": SimpleNamespace(
+            listens={"80": [f"127.0.0.1:{free_port()}"], "443": ["443"]}
+        ),
         "gpumon_proxy_server_names": ["localhost"],
         "gpumon_proxy_cert_file": "/etc/gpumon/page.crt",
         "gpumon_proxy_key_file": "/etc/gpumon/page.key",

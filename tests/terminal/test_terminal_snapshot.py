@@ -79,11 +79,13 @@ MIXED = host(
             process(1030252, kinds=["compute", "graphics"], program="python pretrain.py"),
         ],
     ),
-    h100(1, free_since=TAKEN - 5 * 86400),
+    h100(1, free_since=TAKEN - 5 * 86400, watched_since=TAKEN - 5 * 86400),
     h100(
         2,
         memory_used_mib=71900,
         unused_since=TAKEN - 30_000,
+        held_since=TAKEN - 7500,
+        watched_since=TAKEN - 5 * 86400,
         processes=[
             process(
                 77,
@@ -136,19 +138,19 @@ node-7  read 3s ago  driver 570.124.06  CUDA 12.8  CPU 12% of 192 cores  RAM 115
 
 GPU  NAME         TEMP  USE     POWER       MEMORY  STATE
          PID  USER         KIND  MEMORY   SM   CPU  TIME  PROGRAM
-  0  H100 80G      63C  97%  612/700W  40.0G/79.6G  busy 2h05
+  0  H100 80G      63C  97%  612/700W  40.0G/79.6G  busy <=2h05
      1030252  alice        C+G    20.0G  80%  104%  2h05  python pretrain.py
         4311  -            C          -  80%  104%  2h05  - (ended)
-  1  H100 80G      31C   0%   70/700W     4M/79.6G  free 5d
+  1  H100 80G      31C   0%   70/700W     4M/79.6G  free >=5d
   2  H100 80G      31C   0%   70/700W  70.2G/79.6G  idle 2h05
           77  bartholomew  C      20.0G   0%     -  2h05  jupyter
   3  H100 80G        -    -         -            -  fault
      ! fallen off the bus: drain the host, then power-cycle it
   4  H100 80G      31C   0%   70/700W  60.5G/79.6G  busy
      60.5G held, but no process is visible: look for a container or a process that does not end
-  5  H100 80G      31C    -   70/700W   8.0G/79.6G  busy 2h05
+  5  H100 80G      31C    -   70/700W   8.0G/79.6G  busy <=2h05
      use: not available under MIG
-5.0  MIG 1g.10gb                         8.0G/9.5G  busy 2h05
+5.0  MIG 1g.10gb                         8.0G/9.5G  busy <=2h05
          991  mei          C      20.0G    -  104%  2h05  python train.py
 5.1  MIG 2g.20gb                          0M/19.5G  free"""
 
@@ -158,10 +160,10 @@ node-7  read 3s ago  driver 570.124.06  CUDA 12.8  CPU 12% of 192 cores
 
 GPU  NAME         TEMP  USE     POWER       MEMORY  STATE
          PID  USER         KIND  MEMORY   SM   CPU  TIME  PROGRAM
-  0  H100 80G      63C  97%  612/700W  40.0G/79.6G  busy 2h05
+  0  H100 80G      63C  97%  612/700W  40.0G/79.6G  busy <=2h05
      1030252  alice        C+G    20.0G  80%  104%  2h05  python pretrain.py
         4311  -            C          -  80%  104%  2h05  - (ended)
-  1  H100 80G      31C   0%   70/700W     4M/79.6G  free 5d
+  1  H100 80G      31C   0%   70/700W     4M/79.6G  free >=5d
   2  H100 80G      31C   0%   70/700W  70.2G/79.6G  idle 2h05
           77  bartholomew  C      20.0G   0%     -  2h05  jupyter
   3  H100 80G        -    -         -            -  fault
@@ -169,9 +171,9 @@ GPU  NAME         TEMP  USE     POWER       MEMORY  STATE
   4  H100 80G      31C   0%   70/700W  60.5G/79.6G  busy
      60.5G held, but no process is visible: look for a container or a process
        that does not end
-  5  H100 80G      31C    -   70/700W   8.0G/79.6G  busy 2h05
+  5  H100 80G      31C    -   70/700W   8.0G/79.6G  busy <=2h05
      use: not available under MIG
-5.0  MIG 1g.10gb                         8.0G/9.5G  busy 2h05
+5.0  MIG 1g.10gb                         8.0G/9.5G  busy <=2h05
          991  mei          C      20.0G    -  104%  2h05  python train.py
 5.1  MIG 2g.20gb                          0M/19.5G  free"""
 
@@ -182,10 +184,10 @@ node-7  read 3s ago  driver 570.124.06
 
 GPU  USE       MEMORY  STATE
       PID  USER    MEMORY  TIME  PROGRAM
-  0  97%  40.0G/79.6G  busy 2h05
+  0  97%  40.0G/79.6G  busy <=2h05
   1030252  alice    20.0G  2h05  python~
      4311  -            -  2h05  - (end~
-  1   0%     4M/79.6G  free 5d
+  1   0%     4M/79.6G  free >=5d
   2   0%  70.2G/79.6G  idle 2h05
        77  barth~   20.0G  2h05  jupyter
   3    -            -  fault
@@ -195,9 +197,9 @@ GPU  USE       MEMORY  STATE
   60.5G held, but no process is visible:
     look for a container or a process
     that does not end
-  5    -   8.0G/79.6G  busy 2h05
+  5    -   8.0G/79.6G  busy <=2h05
   use: not available under MIG
-5.0         8.0G/9.5G  busy 2h05
+5.0         8.0G/9.5G  busy <=2h05
       991  mei      20.0G  2h05  python~
 5.1          0M/19.5G  free"""
 

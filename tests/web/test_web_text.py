@@ -26,11 +26,11 @@ gpu-5 -        gpu-5: no such name                                              
 73 busy, with utilization   #  busy, utilization unknown   __ free   z  held, not used
 !! fault   ?  unknown   -- drained   3/7 MIG: free instances of all
 
-USER   GPUS  IDLE  MEMORY  PROCS  SINCE  WHERE
-bob       2     1  136.7G      1  30h00  gpu-1:1,3
-?         1     0   70.3G      -      -  gpu-1:6
-alice     1     0   68.4G      1   3h00  gpu-1:0
-erin      1     0    8.8G      1   3h00  gpu-2:0
+USER   GPUS  IDLE  MEMORY  PROCS    SINCE  WHERE
+bob       2     1  136.7G      1  <=30h00  gpu-1:1,3
+?         1     0   70.3G      -        -  gpu-1:6
+alice     1     0   68.4G      1   <=3h00  gpu-1:0
+erin      1     0    8.8G      1   <=3h00  gpu-2:0
 
 wasted or broken: fault 1 GPU, down 1 host, error 1 host, never 1 host, unknown 1 GPU, ghost 1 GPU,
 idle 1 GPU (at least 2 GPU-hours)

@@ -72,7 +72,7 @@ def test_a_measured_zero_is_shown_as_zero():
     )
     app = site(cluster([idle]))
     front = page(app, "/")
-    assert front.row("0") == ["0", "busy 0s", "0%", "0M of 80.0G", "0 °C", "alice 0M 0s"]
+    assert front.row("0") == ["0", "busy 0s", "0%", "0M of 80.0G", "0 °C", "alice 0M at most 0s"]
     assert front.row("gpu-1")[-3:] == ["0%", "0%", "0s"]
     assert '<i class="c busy" data-gpu="0">0</i>' in get(app, "/").text
     assert "gpu-1 H100 80G   0" in get(app, "/status.txt").text

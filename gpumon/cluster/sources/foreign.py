@@ -30,6 +30,8 @@ _NEVER_UNKNOWN = frozenset(
         "mig_mode_pending",
         "unused_since",
         "free_since",
+        "held_since",
+        "fault_since",
         "watched_since",
     }
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpumon.cluster.sources.base import Reading
 from gpumon.errors import SourceError
 from gpumon.simulate import SimulatedHost
+from gpumon.summary import GpuSummary, MigSummary
 
 
 class SimulatedSource:
@@ -23,7 +24,12 @@ class SimulatedSource:
             raise SourceError(
                 "no route", f"no route: no way to {self._host.name}. Is the host up? (simulated)"
             )
-        return Reading.of(self._host.snapshot(self._wall()))
+        reading = Reading.of(self._host.snapshot(self._wall()))
+        for gpu in reading.summary.gpus:
+            _seen_to_come(gpu)
+            for instance in gpu.mig:
+                _seen_to_come(instance)
+        return reading
 
     def timed_out(self, seconds: float) -> SourceError:
         """Return what to say of a poll that was cut off; this one waits for nothing."""
@@ -31,3 +37,11 @@ class SimulatedSource:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _seen_to_come(gpu: GpuSummary | MigSummary) -> None:
+    """Tell what an agent there would have seen: jobs take their GPUs when they begin."""
+    for holder in gpu.holders:
+        watched, start = gpu.watched_since, holder.started_at
+        if watched is not None and start is not None and watched <= start:
+            holder.on_gpu_since = start

@@ -117,7 +117,9 @@ def _bound_host(host: HostStatus) -> None:
         parts: list[GpuStatus | MigStatus] = [gpu, *gpu.mig]
         for part in parts:
             _at_most(MOST_HOLDERS, part.holders, "owners on one GPU")
-            moments += [part.since, *(holder.started_at for holder in part.holders)]
+            moments.append(part.since)
+            for holder in part.holders:
+                moments += [holder.started_at, holder.on_gpu_since]
     if not all(_is_time(moment) for moment in moments):
         raise ValueError("expected times of this millennium, found one that no calendar holds")
 
@@ -192,9 +194,15 @@ def _bound_times(gpu: GpuSummary | MigSummary) -> None:
         gpu.unused_since = None
     if not _is_time(gpu.free_since):
         gpu.free_since = None
+    if not _is_time(gpu.held_since):
+        gpu.held_since = None
+    if isinstance(gpu, GpuSummary) and not _is_time(gpu.fault_since):
+        gpu.fault_since = None
     for holder in gpu.holders:
         if not _is_time(holder.started_at):
             holder.started_at = None
+        if not _is_time(holder.on_gpu_since):
+            holder.on_gpu_since = None
 
 
 def _at_most(most: int, found: list[Any], what: str) -> None:

@@ -50,6 +50,11 @@ class Entry(msgspec.Struct):
     ended_at: float | None = None
     unread_since: float | None = None
     """Of a state: since when nothing says whether it still holds."""
+    began_at: float | None = None
+    """Since when it goes on without a break; None: nobody saw it begin."""
+    first_unseen: bool = False
+    last_unseen: bool = False
+    """Whether the first time, or the last, is that of a first look, which found it there."""
 
     def count(self) -> int:
         """Return how often it happened.
@@ -57,6 +62,10 @@ class Entry(msgspec.Struct):
         Both sources see the same events, one of them perhaps not all: they are not added up.
         """
         return max(seen.count for seen in self.sources.values())
+
+    def first_at(self) -> float:
+        """Return when it happened first."""
+        return min(seen.first_at for seen in self.sources.values())
 
     def last_at(self) -> float:
         """Return when it happened last, by the source that saw most; the kernel log is exact."""
@@ -71,17 +80,33 @@ class Entry(msgspec.Struct):
             self.ended_at = shift(self.ended_at)
         if self.unread_since is not None:
             self.unread_since = shift(self.unread_since)
+        if self.began_at is not None:
+            self.began_at = shift(self.began_at)
 
     def take(self, other: Entry) -> None:
         """Add what another knows of the same; whoever saw it last says whether it goes on."""
         if other.last_at() > self.last_at():
             self.holds, self.ended_at = other.holds, other.ended_at
             self.unread_since = other.unread_since
+            self.began_at, self.last_unseen = other.began_at, other.last_unseen
+        elif self.last_unseen and other.ended_at is None:
+            self._was_known_as(other)
+        if other.first_at() <= self.first_at():
+            self.first_unseen = other.first_unseen
         for name, theirs in other.sources.items():
             ours = self.sources.setdefault(name, theirs)
             ours.count = max(ours.count, theirs.count)
             ours.first_at = min(ours.first_at, theirs.first_at)
             ours.last_at = max(ours.last_at, theirs.last_at)
+
+    def _was_known_as(self, other: Entry) -> None:
+        """Take over when it began from a memory that comes after the first look."""
+        self.began_at = other.began_at
+        if self.count() == other.count():
+            self.last_unseen = other.last_unseen
+            for name, theirs in other.sources.items():
+                if name in self.sources:
+                    self.sources[name].last_at = theirs.last_at
 
     def event(self, now: float) -> HealthEvent | None:
         """Return the entry as a snapshot has it; None for one that is over nobody knows when."""
@@ -102,12 +127,18 @@ class Entry(msgspec.Struct):
             level=self.level,
             text=text,
             advice=self.advice,
-            first_at=_rounded(known(min(seen.first_at for seen in self.sources.values()), now)),
-            last_at=_rounded(known(self.last_at(), now)),
+            first_at=None if self.first_unseen else _rounded(known(self.first_at(), now)),
+            last_at=None if self.last_unseen else _rounded(known(self.last_at(), now)),
             count=self.count(),
             ended_at=_rounded(ended_at),
             source=", ".join(sorted(self.sources)),
+            since=self._since(now),
         )
+
+    def _since(self, now: float) -> float | None:
+        if self.began_at is None or self.ended_at is not None:
+            return None
+        return _rounded(known(self.began_at, now))
 
 
 class Ledger:
@@ -115,6 +146,8 @@ class Ledger:
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         self._entries = {(entry.kind, entry.code): entry for entry in entries or []}
+        self._well: set[str] = set()
+        """The states that the last reading said not to hold: what holds now has begun since."""
 
     def entries(self) -> list[Entry]:
         """Return all entries."""
@@ -158,6 +191,9 @@ class Ledger:
     ) -> None:
         """Note that it happened at `at` (epoch seconds), as `source` says."""
         entry = self._entry(kind, code, level, text, advice)
+        if not entry.sources or entry.ended_at is not None or at > entry.last_at() + HOUR:
+            entry.began_at = at
+        entry.last_unseen = False
         seen = entry.sources.get(source)
         if seen is None:
             entry.sources[source] = Seen(1, at, at)
@@ -182,24 +218,35 @@ class Ledger:
         """Note that a state holds, `count` times where that is told; else its onsets are counted.
 
         Its `last_at` is when it last began or changed its count, not `now` as long as it goes on.
+        One that is there at the first look has begun nobody knows when.
         """
         entry = self._entry(kind, None, level, text, advice)
+        new = not entry.sources
         seen = entry.sources.setdefault(DRIVER, Seen(0, now, now))
         begins = entry.ended_at is not None or seen.count == 0
         grown = seen.count + begins if count is None else count
         if begins or grown != seen.count:
             seen.last_at = now
+            unseen = begins and kind not in self._well
+            entry.last_unseen = unseen
+            if begins:
+                entry.began_at = None if unseen else now
+            if new:
+                entry.first_unseen = unseen
+        self._well.discard(kind)
         seen.count = grown
         entry.holds, entry.ended_at, entry.unread_since = True, None, None
 
     def unread(self, kind: str, now: float) -> None:
         """Note that nothing says whether a state holds: it is not over, and not sure either."""
+        self._well.discard(kind)
         entry = self._entries.get((kind, None))
         if entry is not None and entry.holds and entry.unread_since is None:
             entry.unread_since = now
 
     def over(self, kind: str, now: float) -> None:
         """Note that a state does not hold."""
+        self._well.add(kind)
         entry = self._entries.get((kind, None))
         if entry is not None and entry.ended_at is None:
             entry.holds, entry.ended_at = False, now

@@ -1,4 +1,4 @@
-"""nginx with the site that the playbook writes, and with the login that docs/install.md puts into it."""
+"""nginx with the site that the playbook writes, and the login that docs/install.md puts into it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def written(settings: dict[str, str], page_port: int) -> str:
     """Return the site as the role writes it."""
     template = ROOT / "ansible-install/roles/gpumon_proxy/templates/nginx.j2"
     values = {
-        "gpumon_proxy_seen": SimpleNamespace(listens={"80": [f"127.0.0.1:{free_port()}"], "443": ["443"]}),
+        "gpumon_proxy_seen": SimpleNamespace(
+            listens={"80": [f"127.0.0.1:{free_port()}"], "443": ["443"]}
+        ),
         "gpumon_proxy_server_names": ["localhost"],
         "gpumon_proxy_cert_file": "/etc/gpumon/page.crt",
         "gpumon_proxy_key_file": "/etc/gpumon/page.key",
@@ -57,14 +59,16 @@ def site(tmp_path: Path) -> Iterator[tuple[Proxy, ssl.SSLContext]]:
     for line in process.stderr:
         if f":{port}/" in line:
             break
-    pem, key = self_signed(tmp_path)
-    users = tmp_path / "users"
-    users.write_text(f"{USER}:{password_hash('nginx', tmp_path)}\n")
-    text = written(documented(), port).replace("allow 10.0.0.9;", "allow 127.0.0.1;")
-    proxy = nginx_site(text, tmp_path, port, crt=pem, key=key, htpasswd=users)
-    yield proxy, ssl.create_default_context(cafile=pem)
-    proxy.stop()
-    command.end_all()
+    try:
+        pem, key = self_signed(tmp_path)
+        users = tmp_path / "users"
+        users.write_text(f"{USER}:{password_hash('nginx', tmp_path)}\n")
+        text = written(documented(), port).replace("allow 10.0.0.9;", "allow 127.0.0.1;")
+        proxy = nginx_site(text, tmp_path, port, crt=pem, key=key, htpasswd=users)
+        yield proxy, ssl.create_default_context(cafile=pem)
+        proxy.stop()
+    finally:
+        command.end_all()
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""nginx with the site that the playbook writes and the login that docs/install.md puts into it."""
+"""nginx with the site that the playbook writes, and the login that docs/install.md puts into it."""
 
 from __future__ import annotations
 
@@ -59,14 +59,16 @@ def site(tmp_path: Path) -> Iterator[tuple[Proxy, ssl.SSLContext]]:
     for line in process.stderr:
         if f":{port}/" in line:
             break
-    pem, key = self_signed(tmp_path)
-    users = tmp_path / "users"
-    users.write_text(f"{USER}:{password_hash('nginx', tmp_path)}\n")
-    text = written(documented(), port).replace("allow 10.0.0.9;", "allow 127.0.0.1;")
-    proxy = nginx_site(text, tmp_path, port, crt=pem, key=key, htpasswd=users)
-    yield proxy, ssl.create_default_context(cafile=pem)
-    proxy.stop()
-    command.end_all()
+    try:
+        pem, key = self_signed(tmp_path)
+        users = tmp_path / "users"
+        users.write_text(f"{USER}:{password_hash('nginx', tmp_path)}\n")
+        text = written(documented(), port).replace("allow 10.0.0.9;", "allow 127.0.0.1;")
+        proxy = nginx_site(text, tmp_path, port, crt=pem, key=key, htpasswd=users)
+        yield proxy, ssl.create_default_context(cafile=pem)
+        proxy.stop()
+    finally:
+        command.end_all()
 
 
 def ask(

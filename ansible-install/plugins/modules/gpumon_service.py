@@ -347,7 +347,8 @@ class Service:
             said = self.words_of_reload(pid, since)
             if any("stays in use" in line for line in said):
                 self.put_files_back(self.last_good())
-                words = " | ".join(line.partition("reload: ")[2] for line in said[:-1])
+                words = " | ".join(line.partition("reload: ")[2] for line in said)
+                words = words.partition(". The configuration of before")[0]
                 raise Sick(f"{words}. The files of before are back, and it runs on as before")
             if any(line.endswith("reload: done") for line in said):
                 break

@@ -231,7 +231,7 @@ def test_nobody_becomes_somebody_by_sending_the_header(
     proxy = STARTS[program](heading(program, place), tmp_path, port)
     stopping.append(proxy)
     forged = ask(proxy, f"{path}status.json", X_Forwarded_User="root")
-    assert {user["user"] for user in json.loads(forged.body)["users"]} <= {"a user", None}
+    assert {user["user"] for user in json.loads(forged.body)["users"]} <= {"name hidden", None}
     assert ask(proxy, f"{path}me", X_Forwarded_User="root").status == 404
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -161,6 +162,22 @@ def test_504_gpus_in_a_picture(
     assert page.page.locator("#hosts .strip .c").count() == 504
     assert page.picture(f"504-gpus-{look}").stat().st_size > 50_000
     assert page.overflow() <= 0
+
+
+@pytest.mark.parametrize("width", [1440, 768, 390])
+def test_short_words_in_the_list_of_processes_are_not_broken(
+    width: int, visit: Callable[..., Visit], demo: Callable[[int], str]
+) -> None:
+    opened = visit(demo(7) + "host/gpu-03", width=width)
+    words = opened.page.get_by_role("cell", name=re.compile("^(compute|running)$"))
+    lines = words.evaluate_all("""cells => cells.map(cell => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getClientRects().length;
+    })""")
+    assert len(lines) >= 2
+    assert set(lines) == {1}
+    assert opened.overflow() <= 0
 
 
 def _hosts(page: Page) -> list[str]:

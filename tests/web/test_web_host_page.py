@@ -208,9 +208,9 @@ def test_a_gpu_tells_why_its_clocks_are_lowered_and_which_program_holds_it():
     row = dict(zip(heading, shown.row("0"), strict=True))
     assert row["Clocks lowered by"] == "sw power cap"
     assert row["Held by: user, program, memory, since"].split() == [
-        "alice", "python", "68.4G", "3h00",
+        "alice", "python", "68.4G", "at", "most", "3h00",
     ]  # fmt: skip
-    assert "alice python 68.4G 3h00; clocks: sw power cap" in " ".join(
+    assert "alice python 68.4G <=3h00; clocks: sw power cap" in " ".join(
         get(_app(), "/host/gpu-1", accept="*/*").text.split()
     )
 

@@ -5,6 +5,7 @@
 # make bench     what the agent costs, beside a floor and other monitors (about seven minutes)
 # make bench-fleet  what the server's poller costs with 1,000 and 10,000 hosts (about eight minutes)
 # make bench-page  what the page costs: bytes, times, answers per second (about a minute)
+# make bench-scrape  what /metrics costs with 1,000 hosts, beside prometheus-client
 # make test-gpu  compare the readings with nvidia-smi on a machine with a real GPU (under 4 minutes)
 # make openapi   write docs/openapi.json and docs/schema.json anew from the types
 # make clean     remove what the above made
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-e2e test-gpu bench bench-fleet bench-page openapi clean
+.PHONY: help run check test test-e2e test-gpu bench bench-fleet bench-page bench-scrape openapi clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -65,6 +66,9 @@ bench-fleet: $(VENV)/.dev
 
 bench-page: $(VENV)/.dev
 	$(BIN)/python bench/page.py
+
+bench-scrape: $(VENV)/.dev
+	$(BIN)/python bench/scrape.py
 
 test-gpu: $(VENV)/.server
 	$(BIN)/python tests/gpu/check.py

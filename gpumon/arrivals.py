@@ -26,6 +26,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     """The first sample with it, by the watcher's monotonic clock."""
     without: float | None
     """The last sample without it, by the host's clock; None: there was none."""
+    user: str | None = None
 
 
 class Arrivals(msgspec.Struct, frozen=True):
@@ -44,7 +45,10 @@ class Arrivals(msgspec.Struct, frozen=True):
         found = {}
         for holder in gpu.holders:
             for pid in holder.pids:
-                found[pid] = self.pids.get(pid) or Arrival(sampled, self.listed_at)
+                known = self.pids.get(pid)
+                if known is None or not _same(known.user, holder.user):
+                    known = Arrival(sampled, self.listed_at, holder.user)
+                found[pid] = known
         return Arrivals(taken_at, found)
 
     def moved(self, seconds: float) -> Arrivals:
@@ -52,14 +56,21 @@ class Arrivals(msgspec.Struct, frozen=True):
         return Arrivals(
             None if self.listed_at is None else self.listed_at + seconds,
             {
-                pid: Arrival(one.first, None if one.without is None else one.without + seconds)
+                pid: Arrival(
+                    one.first, None if one.without is None else one.without + seconds, one.user
+                )
                 for pid, one in self.pids.items()
             },
         )
 
     def fill_in(self, gpu: GpuSummary | MigSummary) -> None:
-        """Set `on_gpu_since` of those holders whose processes were all seen to come."""
+        """Set `on_gpu_since` of those holders whose processes were all seen to come.
+
+        What the agent told of them stays: it saw more samples.
+        """
         for holder in gpu.holders:
+            if holder.on_gpu_since is not None:
+                continue
             last = [one.without for one in self._of(holder)]
             known = [moment for moment in last if moment is not None]
             if known and len(known) == len(last):
@@ -85,3 +96,8 @@ class Arrivals(msgspec.Struct, frozen=True):
 
     def _of(self, holder: Holder) -> list[Arrival]:
         return [self.pids[pid] for pid in holder.pids if pid in self.pids]
+
+
+def _same(before: str | None, now: str | None) -> bool:
+    """Return whether a pid may be the same process still, by its user: another one's is another."""
+    return before is None or now is None or before == now

@@ -46,6 +46,10 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     """Where nobody else tells who came when."""
     index: int | None = None
     """Of a whole GPU."""
+    uuid: str | None = None
+    """The last one that was told."""
+    unread: bool = False
+    """Whether the last sample could not say who or what is on it."""
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +127,17 @@ def _known(runs: dict[str, Runs], key: str, gpu: GpuSummary | MigSummary) -> Run
     """
     found = runs.get(key)
     if found is None and runs and isinstance(gpu, GpuSummary):
-        for earlier, candidate in runs.items():
-            if candidate.index == gpu.index and (gpu.uuid is None or earlier.startswith("#")):
+        for candidate in runs.values():
+            same = gpu.uuid is None or candidate.uuid in (None, gpu.uuid)
+            if candidate.index == gpu.index and same:
                 return candidate
     return found
+
+
+def _unread(gpu: GpuSummary | MigSummary) -> bool:
+    if isinstance(gpu, GpuSummary) and fault_of(gpu) is not None:
+        return False
+    return gpu.error is not None or is_held(gpu) is None
 
 
 def _places(summary: HostSummary) -> Iterator[tuple[str, GpuSummary | MigSummary]]:
@@ -152,7 +163,12 @@ class _Sample:
 
     def extend(self, before: Runs | None, gpu: GpuSummary | MigSummary) -> Runs:
         """Return the runs of a GPU with this sample added."""
-        old = Runs(observed=self.sampled, looked=self.sampled) if before is None else before
+        old = Runs(observed=self.sampled, looked=self.sampled)
+        if before is not None and before.unread:
+            # What is seen now may have begun while nobody could look: this is a first look.
+            old = msgspec.structs.replace(old, arrivals=before.arrivals, uuid=before.uuid)
+        elif before is not None:
+            old = before
         arrivals = self._arrivals(old, gpu)
         held, held_at_least = self._held(old, gpu, arrivals)
         fault, fault_at_least = self._fault(old, gpu)
@@ -167,6 +183,8 @@ class _Sample:
             fault_at_least=fault_at_least,
             arrivals=arrivals,
             index=gpu.index if isinstance(gpu, GpuSummary) else None,
+            uuid=gpu.uuid or old.uuid,
+            unread=_unread(gpu),
         )
         told = self._by_our_clock(gpu.watched_since)
         if told is not None:

@@ -70,21 +70,50 @@ def test_a_use_ends_the_unused_run_and_a_holder_the_free_one():
 
 
 @pytest.mark.parametrize(
-    ("unknown", "ended"),
+    ("unknown", "ended", "observed"),
     [
-        ({"utilization_percent": None}, "unused_for"),
-        ({"memory_used_mib": None}, "free_for"),
-        ({"processes": None}, "free_for"),
+        ({"utilization_percent": None}, "unused_for", 20.0),
+        ({"memory_used_mib": None}, "free_for", 0.0),
+        ({"processes": None}, "free_for", 0.0),
+        ({"error": "the driver timed out"}, "free_for", 0.0),
     ],
 )
-def test_a_sample_that_does_not_say_ends_the_run(unknown, ended):
+def test_a_sample_that_does_not_say_ends_the_run(unknown, ended, observed):
+    """What is seen after one that did not say who is there is a first look: it may be older."""
     host = Watched()
     host.sample(0, a_gpu())
     host.sample(10, a_gpu(**unknown))
     assert getattr(host.window(), ended) is None
     host.sample(20, a_gpu())
     assert getattr(host.window(), ended) == 0.0
-    assert host.window().observed_for == 20.0
+    assert host.window().observed_for == observed
+
+
+def test_a_fault_seen_after_an_unread_sample_may_have_begun_before():
+    host = Watched()
+    host.sample(0, a_gpu(ecc_volatile_uncorrected=2))
+    host.sample(10, a_gpu(error="the driver timed out"))
+    host.sample(20, a_gpu(ecc_volatile_uncorrected=2))
+    window = host.window()
+    assert (window.fault_for, window.fault_at_least) == (0.0, True)
+
+
+def test_a_gpu_that_was_put_in_the_place_of_another_begins_anew():
+    host = Watched()
+    host.sample(0, a_gpu(uuid="GPU-a", ecc_volatile_uncorrected=2))
+    host.sample(10, a_gpu(uuid=None, error="GPU is lost", lost=True))
+    host.sample(20, a_gpu(uuid="GPU-b", ecc_volatile_uncorrected=2))
+    window = host.window("GPU-b")
+    assert (window.fault_for, window.fault_at_least) == (0.0, True)
+
+
+def test_a_pid_that_another_user_has_now_is_another_process():
+    host = Watched()
+    host.sample(0, a_gpu())
+    for second, user in ((10, "a"), (20, "a"), (30, "b")):
+        process = a_process(pid=5, user=user, started_at=None)
+        host.sample(second, a_gpu(processes=[process], memory_used_mib=30_000))
+    assert host.came() == [host.time(20)], "the last sample without it"
 
 
 def test_a_gap_ends_all_runs_and_the_watch_begins_anew():

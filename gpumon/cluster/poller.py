@@ -222,6 +222,8 @@ class _Host:
         """Whether the last poll brought nothing."""
         self._waker: asyncio.Future[bool] | None = None
         """While it rests: set to whether it is to be asked now, else its pace is another one."""
+        self._due = False
+        """Whether it is to be asked whatever its pace has become."""
         self._running: asyncio.Task[Reading] | None = None
         self._noted: str | None = None
         self._fault_noted: str | None = None
@@ -234,6 +236,7 @@ class _Host:
 
     def wake(self) -> None:
         """Ask it now, if it rests."""
+        self._due = self._waker is not None
         self._end_rest(True)
 
     def _end_rest(self, due: bool) -> None:
@@ -246,9 +249,10 @@ class _Host:
         self._waker = loop.create_future()
         timer = loop.call_later(seconds, self._end_rest, True)
         try:
-            return await self._waker
+            return await self._waker or self._due
         finally:
             timer.cancel()
+            self._waker, self._due = None, False
 
     def begin(self) -> asyncio.Task[Reading]:
         """Start a poll. Raises SourceError while an earlier one has still not ended."""

@@ -24,7 +24,7 @@ RENEW_AUTHORITY = (
     "docs/certificates.md"
 )
 
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 _MOST_BYTES = 4 * 1024 * 1024
 _SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18
 _NOTHING = (0, b"")

@@ -72,6 +72,7 @@ _WORDS = [
     ("room:b12", "hosts with that label in the configuration"),
     ("stale", "hosts in that state: fresh, stale, down, never"),
     ("wasted", "GPUs that are idle, or held by nobody to be seen"),
+    ("broken", "GPUs with a fault"),
     ("h100", "any other word: a part of a host's or model's name, a user, or the value of a label"),
 ]
 

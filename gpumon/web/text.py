@@ -57,7 +57,7 @@ def _head(status: ClusterStatus) -> list[str]:
     lines.append(cut(f"{plain(status.title, 16)}  {counts}   {size}", WIDTH))
     lines.append(f"as of {words.as_of(status)}, {words.freshness(status)}")
     if status.query:
-        lines += wrapped(plain(f"only hosts that fit the filter: {status.query}", 300))
+        lines += wrapped(plain(f"filter: {status.query}", 300))
     for remark in status.query_remarks:
         lines += wrapped(plain(remark, 300))
     return lines

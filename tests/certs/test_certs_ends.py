@@ -203,3 +203,9 @@ def test_of_a_host_that_went_dark_by_its_certificate_the_day_is_still_told(tmp_p
     assert (
         f"the agent's certificate ended on {NOW + dt.timedelta(days=12):%Y-%m-%d}" in warning.what
     )
+
+
+def test_a_damaged_file_of_certificates_is_read_in_time(tmp_path):
+    broken = tmp_path / "ca.crt"
+    broken.write_text("-----BEGIN CERTIFICATE-----\n" * 20_000)
+    assert list(file_ends(broken)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import NamedTuple
 
 from gpumon.config import Config, TlsConfig
@@ -48,7 +49,15 @@ class Access(NamedTuple):
 
 
 def _tls(tls: TlsConfig) -> tuple[ssl.SSLContext, tuple[bytes | None, ...]]:
+    # Read before, so that a file replaced in between makes another context the next time.
+    own = [_content(path) for path in (tls.cert, tls.key)]
     context = client_context(tls)
-    # These files could be read just now.
-    own = [None if path is None else path.read_bytes() for path in (tls.cert, tls.key)]
     return context, (*own, *context.get_ca_certs(binary_form=True))
+
+
+def _content(path: Path | None) -> bytes | None:
+    """Return what is in the file; None where it can't be read, which `client_context` tells."""
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError:
+        return None

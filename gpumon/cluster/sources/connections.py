@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -244,9 +245,11 @@ class Connections:
             )
         except OSError as error:
             raise HandshakeError("the TLS handshake failed") from error
-        shown = transport.get_extra_info("peercert")
-        self._certificate_ends[way] = float(ssl.cert_time_to_seconds(shown["notAfter"]))
-        return self._opened(exchange)
+        self._opened(exchange)
+        shown = transport.get_extra_info("peercert") or {}
+        with suppress(KeyError, ValueError):  # without its end it is as good as any other
+            self._certificate_ends[way] = float(ssl.cert_time_to_seconds(shown["notAfter"]))
+        return exchange
 
     async def _addresses(self, way: _Way, asker: Asker) -> Addresses:
         if way.family is not None:

@@ -97,12 +97,16 @@ class Templates:
             began, at_most = earliest([on_gpu_since(holder)])
             return since(began, at_most=at_most)
 
+        def short_since(began: float | None, *, at_most: bool = False) -> str:
+            return ages.short_since(now, began, at_most=at_most).replace("<=", "≤")
+
         text: str = self._templates[name].render(
             self._common,
             root=root,
             status=status,
             since=since,
             held_since=held_since,
+            short_since=short_since,
             **values,
         )
         return text.encode("utf-8", errors="replace")

@@ -15,7 +15,7 @@
 </tbody>
 </table>
 </div>
-<p>“At least 2h” was so when somebody looked first, so it may be longer. “At most 2h” is the age of a process that was there then: nobody saw when it took the GPU. In the text they are &gt;= and &lt;=.</p>
+<p>“At least 2h” was so when somebody looked first, so it may be longer. “At most 2h” is the age of a process that was there then: nobody saw when it took the GPU. Where there is little room they are ≥ and ≤, in the text &gt;= and &lt;=.</p>
 <p>In the map a square stands for a GPU: the same borders and signs, busy ones filled from below by their utilization. A GPU in MIG mode is drawn as its instances in the rows, and as one square in the map.</p>
 </section>
 % for name, heading, first, rows in (('states', 'Hosts', 'State', page.hosts), ('list', 'Wasted or broken', 'State', page.waste), ('words', 'Filter', 'Words', page.words), ('forms', 'Addresses', 'Ending', page.forms)):

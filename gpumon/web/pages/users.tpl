@@ -14,7 +14,7 @@
 % for user in users:
 <tbody data-key="{{user.user or '?'}}"><tr><th scope="row">\\
 % include('user_link.tpl', user=user.user, starred=user.user in view.by_rule)
-</th><td class="n">{{user.gpus}}</td><td class="n">{{user.idle_gpus}}</td><td class="n">{{mib(user.gpu_memory_used_mib)}}</td><td class="n p">{{'-' if user.processes is None else user.processes}}</td><td class="n">{{since(user.since, at_most=user.since_at_most)}}</td></tr>\\
+</th><td class="n">{{user.gpus}}</td><td class="n">{{user.idle_gpus}}</td><td class="n">{{mib(user.gpu_memory_used_mib)}}</td><td class="n p">{{'-' if user.processes is None else user.processes}}</td><td class="n">{{short_since(user.since, at_most=user.since_at_most)}}</td></tr>\\
 % if view.details:
 
 <tr class="where"><td colspan="6">\\

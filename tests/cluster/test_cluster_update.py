@@ -11,7 +11,8 @@ import pytest
 from cluster_tools import Clock, a_config, a_gpu, a_process, a_reading, until
 
 from gpumon.cluster.fleet import Fleet
-from gpumon.cluster.poller import Poller
+from gpumon.cluster.pace import Pace
+from gpumon.cluster.poller import Poller, _Host
 from gpumon.cluster.sources.base import Reading
 from gpumon.config import Config, HostEntry
 from gpumon.errors import SourceError
@@ -274,3 +275,23 @@ def test_the_picture_is_made_anew_soon_after_an_update():
     fleet.reconfigure(config_of("a", "b"))
     clock.move(0.3)
     assert len(fleet.status().hosts) == 2
+
+
+@pytest.mark.parametrize("other_pace", [False, True])
+def test_a_host_that_is_to_be_asked_at_once_is_whatever_its_pace_becomes(other_pace: bool) -> None:
+    pace = Pace(start=0.0, phase=0.0, interval=5.0)
+    host = _Host("a", Source(), pace)
+
+    async def scenario() -> None:
+        rest = asyncio.create_task(host.rest(60.0))
+        await asyncio.sleep(0)
+        if other_pace:
+            host.repace(Pace(start=0.0, phase=0.0, interval=7.0))
+        host.wake()
+        assert await asyncio.wait_for(rest, 5.0)
+        next_rest = asyncio.create_task(host.rest(60.0))
+        await asyncio.sleep(0)
+        host.repace(pace if other_pace else Pace(start=0.0, phase=0.0, interval=7.0))
+        assert await asyncio.wait_for(next_rest, 5.0) is False, "it is due once"
+
+    asyncio.run(scenario())

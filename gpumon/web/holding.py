@@ -44,6 +44,14 @@ def owners_by_rule(gpus: Iterable[GpuStatus]) -> set[str]:
     return {one.user for one in held if one.user is not None and one.user_by is not None}
 
 
+def seen_at(host: HostStatus, now: float) -> float:
+    """Return the last moment at which who holds the host's GPUs was seen; both epoch seconds.
+
+    Of a host that is silent since, nobody knows that they held on to them.
+    """
+    return now if host.state == "fresh" else now - (host.age_seconds or 0.0)
+
+
 def held_on(host: HostStatus) -> list[Held]:
     """Return who holds GPUs of the host, most GPUs first, unknown owners at the end."""
     gpus: dict[str | None, list[int]] = {}

@@ -10,7 +10,7 @@ from gpumon.units import UNKNOWN, duration, mib
 from gpumon.web import front as words
 from gpumon.web.ages import short_since
 from gpumon.web.gpus import memory, percent, temperature, watts
-from gpumon.web.holding import holders
+from gpumon.web.holding import holders, seen_at
 from gpumon.web.host_page import HostPage, host_page
 from gpumon.web.hosts import host_row
 from gpumon.web.text import plain, table, user_words, wrapped
@@ -57,7 +57,7 @@ def _gpus(host: HostStatus, page: HostPage, now: float) -> list[str]:
             held = ", ".join(
                 f"{user_words(one.user, one.user_by is not None)} "
                 f"{one.program + ' ' if one.program else ''}"
-                f"{mib(one.gpu_memory_used_mib)} {_held_since(one, now)}"
+                f"{mib(one.gpu_memory_used_mib)} {_held_since(one, seen_at(host, now))}"
                 for one in holders(part)
             )
             reason = part.reason if part.state != "idle" and part.reason != host.reason else None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from bottle import SimpleTemplate
 
-from gpumon.cluster.status import ClusterStatus
+from gpumon.cluster.status import ClusterStatus, HostStatus
 from gpumon.cluster.visible import SOMEBODY
 from gpumon.states import GPU_STATES, GpuState, earliest, on_gpu_since
 from gpumon.summary import Holder
@@ -17,7 +17,7 @@ from gpumon.version import __version__
 from gpumon.web import ages, bars, front, gpus, words
 from gpumon.web.cells import MARKS, cell
 from gpumon.web.escape import escape
-from gpumon.web.holding import holders
+from gpumon.web.holding import holders, seen_at
 from gpumon.web.hosts import USERS_A_HOST
 from gpumon.web.links import segment
 from gpumon.web.map import map_link
@@ -93,9 +93,11 @@ class Templates:
         def since(began: float | None, at_least: bool = False, at_most: bool = False) -> str:
             return ages.since(now, began, at_least, at_most)
 
-        def held_since(holder: Holder) -> str:
-            began, at_most = earliest([on_gpu_since(holder)])
-            return since(began, at_most=at_most)
+        def held_on_since(host: HostStatus, began: float | None, at_most: bool) -> str:
+            return ages.since(seen_at(host, now), began, at_most=at_most)
+
+        def held_since(holder: Holder, host: HostStatus) -> str:
+            return held_on_since(host, *earliest([on_gpu_since(holder)]))
 
         def short_since(began: float | None, *, at_most: bool = False) -> str:
             return ages.short_since(now, began, at_most=at_most).replace("<=", "≤")
@@ -106,6 +108,7 @@ class Templates:
             status=status,
             since=since,
             held_since=held_since,
+            held_on_since=held_on_since,
             short_since=short_since,
             **values,
         )

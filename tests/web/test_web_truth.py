@@ -334,3 +334,13 @@ def test_of_a_gpu_that_is_out_no_instances_are_counted_as_not_free(state):
     split = gpu(0, state, mig_mode=True, mig=[instance(0, state), instance(1, state)])
     html = get(site(cluster([host("gpu-1", [split])])), "/").text
     assert f'<span class="sr">1 {state}: 0</span>' in html
+
+
+def test_who_was_on_a_host_that_went_silent_is_not_held_to_have_stayed():
+    """The process table counts to the last reading; what stands beside it must not go on."""
+    last = gpu(0, "unknown", holders=[holder("chen", hours=3.0)])
+    silent = host("gpu-1", [last], state="stale", age_seconds=HOUR, reason="no answer")
+    app = site(cluster([silent]))
+    assert "last: chen 1 at most 2h00" in page(app, "/").words
+    assert "68.4G at most 2h00" in page(app, "/host/gpu-1").words
+    assert "<=2h00" in get(app, "/host/gpu-1", accept="*/*").text

@@ -44,7 +44,7 @@
 % for held in row.held[:USERS_A_HOST]:
 <span class="u">\\
 % include('user_link.tpl', user=held.user, starred=held.by_rule)
- {{len(held.gpus)}} <span class="note">{{since(held.since, at_most=held.at_most)}}</span></span> \\
+ {{len(held.gpus)}} <span class="note">{{held_on_since(host, held.since, held.at_most)}}</span></span> \\
 % end
 % if len(row.held) > USERS_A_HOST:
 <span class="note">+{{len(row.held) - USERS_A_HOST}}</span>\\

@@ -78,8 +78,8 @@ def test_focus_and_selection_last_through_ten_refreshes_and_nothing_is_announced
     page.evaluate("getSelection().removeAllRanges()")
     page.focus("tr[data-host=gpu-3] th a")
     shown.refresh(page, _moment(12))
-    assert _text(page, "tr[data-host=gpu-1] .who") == "bob 1 12h00"
-    assert _text(page, "tr[data-host=gpu-2] .who") == "dora 1 17h00"
+    assert _text(page, "tr[data-host=gpu-1] .who") == "bob 1 at most 12h00"
+    assert _text(page, "tr[data-host=gpu-2] .who") == "dora 1 at most 17h00"
     page.click("#pause")
     assert page.evaluate("spoken") == ["say: Refreshing is paused."]
 

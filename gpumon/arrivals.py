@@ -27,6 +27,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     without: float | None
     """The last sample without it, by the host's clock; None: there was none."""
     user: str | None = None
+    """None: nobody knows whose it is."""
 
 
 class Arrivals(msgspec.Struct, frozen=True):

@@ -110,11 +110,10 @@ class AgentRpc:
 
     def gpu_stats(self) -> bytes:
         """Return a string of JSON {gpus, procs}, as gpumonitor's agent does, with more keys."""
-        forms = self._answers.now()
+        forms = self._readable()
         if not forms.snapshot().gpus:
             # gpumonitor's page breaks on a host without GPUs, not on one that can't answer.
-            reason = forms.latest.sampler_error or "this host shows no GPU"
-            raise RpcError(xmlrpc.NO_READING, reason)
+            raise RpcError(xmlrpc.NO_READING, "this host shows no GPU")
         fresh = forms.latest.is_fresh(self._clock())
         return forms.legacy() if fresh else forms.legacy_stale()
 

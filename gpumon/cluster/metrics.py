@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpumon.cluster.shares import holding
-from gpumon.cluster.status import ClusterStatus, Counts, GpuStatus, HostStatus
+from gpumon.cluster.status import ClusterStatus, GpuStatus, HostStatus
 from gpumon.config import HostEntry, MetricsConfig
 from gpumon.http.sockets import join_address
 from gpumon.metrics.exposition import Exposition, Metric, label_text, mib, share, with_labels
@@ -103,11 +103,9 @@ def _add_totals(out: Exposition, status: ClusterStatus) -> None:
     totals = status.totals
     for state in HOST_STATES:
         out.add(HOSTS, label_text(state=state), getattr(totals, f"hosts_{state}"))
-    counts: Counts = totals.gpus
-    if not counts.total and any(host.gpu_count is None for host in status.hosts):
-        return  # no host has told of any: that is no 0
-    for known in GPU_STATES:
-        out.add(GPUS, label_text(state=known), getattr(counts, known))
+    if totals.gpus is not None:
+        for known in GPU_STATES:
+            out.add(GPUS, label_text(state=known), getattr(totals.gpus, known))
 
 
 def _add_user_totals(out: Exposition, status: ClusterStatus) -> frozenset[str | None]:

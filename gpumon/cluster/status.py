@@ -110,7 +110,8 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
     """The whole cluster. `gpus` counts the GPUs that were ever seen; a host that never answered
     stands in `hosts_never` and adds none, since nobody knows how many it has."""
 
-    gpus: Counts
+    gpus: Counts | None
+    """GPUs by state; None: no host has told of any, and some have not told how many they have."""
     hosts: int
     hosts_fresh: int
     hosts_stale: int

@@ -77,14 +77,20 @@ def _of_host(host: HostStatus, freshest: dict[str, HostStatus]) -> list[GpuStatu
 def cluster_totals(hosts: Sequence[HostStatus], shares: Iterable[Share]) -> Totals:
     """Return the sums of the whole cluster."""
     by_state = Counter(host.state for host in hosts)
+    gpus = _counts(share.states for share in shares)
     return Totals(
-        gpus=_counts(share.states for share in shares),
+        gpus=None if not gpus.total and mute_hosts(hosts) else gpus,
         hosts=len(hosts),
         hosts_fresh=by_state["fresh"],
         hosts_stale=by_state["stale"],
         hosts_down=by_state["down"],
         hosts_never=by_state["never"],
     )
+
+
+def mute_hosts(hosts: Iterable[HostStatus]) -> int:
+    """Return how many hosts never told how many GPUs they have."""
+    return sum(host.gpu_count is None and not host.gpus for host in hosts)
 
 
 def _counts(parts: Iterable[States]) -> Counts:

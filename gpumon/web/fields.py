@@ -53,7 +53,6 @@ _MEANINGS = {
     "gpu_memory_used_mib": "GPU memory that is held",
     "gpus": "The GPUs in the driver's (PCI) order",
     "Place.gpus": "Indices of the GPUs",
-    "Totals.gpus": "GPUs by state",
     "UserAnswer.gpus": "The GPUs and MIG instances that the user holds",
     "UserTotals.gpus": "GPUs and MIG instances held, a count",
     "graphics_only": "Whether all processes draw pictures and none computes",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gpumon.cluster.order import COLUMNS, LARGEST_FIRST
 from gpumon.cluster.status import ClusterStatus, ModelTotals
+from gpumon.cluster.totals import mute_hosts
 from gpumon.states import GPU_STATES, GpuState
 from gpumon.units import UNKNOWN, clock, duration
 from gpumon.web.address import Address
@@ -132,7 +133,8 @@ def front(status: ClusterStatus, address: Address = _PLAIN) -> Front:
 def _details(status: ClusterStatus) -> str:
     if len(status.hosts) > MOST_DETAILED_HOSTS:
         return ""
-    return "open" if status.totals.gpus.total <= MOST_OPEN_GPUS else "closed"
+    gpus = status.totals.gpus
+    return "open" if gpus is None or gpus.total <= MOST_OPEN_GPUS else "closed"
 
 
 def _column(name: str, order: str) -> Column:
@@ -145,17 +147,8 @@ def _column(name: str, order: str) -> Column:
 def _nothing_free(status: ClusterStatus) -> str:
     if not status.models or any(model.counts.free for model in status.models):
         return ""
-    unknown = any(model.counts.unknown for model in status.models) or _mute_hosts(status)
+    unknown = any(model.counts.unknown for model in status.models) or mute_hosts(status.hosts)
     return NOT_KNOWN_FREE if unknown else NOTHING_FREE
-
-
-def _mute_hosts(status: ClusterStatus) -> int:
-    """Return how many hosts never told how many GPUs they have."""
-    return sum(host.gpu_count is None and not host.gpus for host in status.hosts)
-
-
-def _nothing_told(status: ClusterStatus) -> bool:
-    return status.totals.gpus.total == 0 and _mute_hosts(status) > 0
 
 
 def counts(status: ClusterStatus) -> list[tuple[GpuState, str]]:
@@ -163,13 +156,10 @@ def counts(status: ClusterStatus) -> list[tuple[GpuState, str]]:
     any.
     """
     numbers = status.totals.gpus
+    if numbers is None:
+        return [(state, UNKNOWN) for state in GPU_STATES if state != "drained"]
     found: list[tuple[GpuState, int]] = [(state, getattr(numbers, state)) for state in GPU_STATES]
-    unknown = _nothing_told(status)
-    return [
-        (state, UNKNOWN if unknown else str(number))
-        for state, number in found
-        if number or state != "drained"
-    ]
+    return [(state, str(number)) for state, number in found if number or state != "drained"]
 
 
 def headline(status: ClusterStatus) -> str:
@@ -179,9 +169,9 @@ def headline(status: ClusterStatus) -> str:
 
 def size(status: ClusterStatus) -> str:
     """Return "504 GPUs on 63 hosts", "496 GPUs on 62 of 63 hosts" where one tells of none."""
-    totals, mute = status.totals, _mute_hosts(status)
+    totals, mute = status.totals, mute_hosts(status.hosts)
     hosts = counted(totals.hosts, "host")
-    if _nothing_told(status):
+    if totals.gpus is None:
         return f"{UNKNOWN} GPUs on {hosts}"
     where = f"{totals.hosts - mute} of {hosts}" if mute else hosts
     return f"{counted(totals.gpus.total, 'GPU')} on {where}"

@@ -178,7 +178,7 @@ def test_version_and_health_tell_what_is_known():
     assert 50 < told["next_try_seconds"] <= 60
 
 
-@pytest.mark.parametrize("method", ["gpus", "processes", "free"])
+@pytest.mark.parametrize("method", ["gpu_stats", "gpus", "processes", "free"])
 def test_a_host_whose_gpus_nobody_knows_is_no_host_without_gpus(method):
     no_driver = HostSnapshot(hostname="h", time=1e9, errors=["No driver answers."])
     for known, words in ((latest(None), "no sample"), (latest(no_driver), "No driver answers")):
@@ -194,7 +194,11 @@ def test_a_host_whose_gpus_nobody_knows_is_no_host_without_gpus(method):
     )
     none = HostSnapshot(hostname="h", time=1e9, gpu_count=0)
     with client(latest(none)) as proxy:
-        assert getattr(proxy, method)() == []
+        if method == "gpu_stats":
+            with pytest.raises(xmlrpc.client.Fault, match="this host shows no GPU"):
+                proxy.gpu_stats()
+        else:
+            assert getattr(proxy, method)() == []
 
 
 def test_before_the_first_sample_every_method_about_the_agent_answers():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.plugins.filter.core import FilterModule
+from install.healthy_page import HealthyPage
 from install.install_module import run_module
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
@@ -115,7 +116,7 @@ def test_a_host_that_pushes_stands_among_the_hosts_as_such() -> None:
 def test_the_check_asks_on_the_port_of_the_hosts_own_configuration(
     tmp_path: Path, name: str
 ) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
+    with http.server.HTTPServer(("127.0.0.1", 0), HealthyPage) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         port = server.server_address[1]
         key = {"agent": "rpc_port", "web": "web_port"}[name]

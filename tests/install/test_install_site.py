@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from install.healthy_page import HealthyPage
 from install.install_module import run_module
 
 BOTH = pytest.mark.parametrize("program", ["nginx", "caddy"])
@@ -157,21 +158,9 @@ class Proxy:
         return [verb for verb in told if not verb.startswith("is-")]
 
 
-class Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = b'{"hosts_fresh": 1}'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def upstream() -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), HealthyPage) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()

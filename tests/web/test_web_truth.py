@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from web_client import get, page, site
 from web_cluster import HOUR, NOW, cluster, every_state, gpu, holder, host, instance
@@ -344,3 +346,12 @@ def test_who_was_on_a_host_that_went_silent_is_not_held_to_have_stayed():
     assert "last: chen 1 at most 2h00" in page(app, "/").words
     assert "68.4G at most 2h00" in page(app, "/host/gpu-1").words
     assert "<=2h00" in get(app, "/host/gpu-1", accept="*/*").text
+
+
+def test_a_number_of_gpus_that_nobody_told_is_null_in_json_and_no_zero():
+    mute = host("gpu-1", [], gpu_count=None, errors=["No driver answers."])
+    none = host("gpu-2", [], gpu_count=0)
+    told = json.loads(get(site(cluster([mute, none])), "/status.json").body)
+    assert told["totals"]["gpus"] is None
+    told = json.loads(get(site(cluster([none])), "/status.json").body)
+    assert told["totals"]["gpus"]["free"] == 0
